@@ -11,6 +11,7 @@ import os
 import re
 import unittest
 
+import kvm_linux_test
 import linux_arm64_test
 from guestcase import GUESTS, impossible_edges
 from kvmcase import KillsChecks, KvmCase, SpacesChecks
@@ -203,6 +204,33 @@ class Linux(Arm64Case, linux_arm64_test.KernelChecks):
         self.check_calls(stacks)
         for name in "el0t_64_sync", "el0_svc", "handle_mm_fault", "schedule", "vfs_write":
             self.assertIn(name, functions)
+
+
+class ProcessesCase(kvm_linux_test.LinuxChecks, Arm64Case):
+    """Busy processes of Debian's 6.12, which has names of its data and hides from programs: their shares are what its /proc tells inside."""
+
+    rig_options = {"arch": "arm64", "icount": True, "kernel": "6.12"}
+    release, threads, tty = "4.20", GUESTS / "linux-threads-arm64", "ttyAMA0"
+    boot_linux = ("qemu-system-aarch64 -accel kvm -M virt,gic-version=host -cpu host -m 192 -nodefaults -display none -serial file:console -no-reboot "
+                  "-name linux -kernel vmlinux -initrd files.cpio -append 'console=ttyAMA0 quiet kpti=1 panic=-1' >log 2>&1 &")
+    rate, tolerance = 47, 0.04
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.start_linux((kvm_image.locate("6.12", port.ARM64) / "linux").read_bytes())
+
+
+class Processes(ProcessesCase):
+    def test_shares_by_ptrace(self):
+        self.check_shares_by("ptrace")
+
+
+class ProcessesNvhe(ProcessesCase):
+    rig_options = ProcessesCase.rig_options | NVHE
+
+    def test_shares_by_bpf(self):
+        self.check_shares_by("bpf")
 
 
 class Ways(Arm64Case):

@@ -63,8 +63,8 @@ struct bpf_x86 {
 struct bpf_arm64 {
 	__u64 x[31];
 	__u64 pc, pstate;
-	__u64 sctlr, ttbr0, ttbr1, tcr; /* of EL1, as are the next two */
-	__u64 elr, spsr;
+	__u64 sctlr, ttbr0, ttbr1, tcr; /* of EL1, as are the next three */
+	__u64 elr, spsr, tpidr;
 };
 
 struct bpf_regs {

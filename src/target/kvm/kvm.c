@@ -139,7 +139,8 @@ static bool read_kernel(struct kvm_target *kvm, const struct regs *regs, uint64_
 	       target_read(&kvm->base, &kernel, va, out, sizeof(*out)) == sizeof(*out);
 }
 
-void kvm_find_own(struct kvm_target *kvm, uint32_t i, const struct regs *regs)
+/* On x86, where the registers that are read here do not tell. */
+static void find_own_by_gdt(struct kvm_target *kvm, uint32_t i, const struct regs *regs)
 {
 	struct kvm_thread *vcpu = &kvm->vcpus.at[i];
 	const uint64_t gdt = kvm->bpf ? bpf_reader_gdt(kvm->bpf, i) : vcpu->gdt;
@@ -151,6 +152,14 @@ void kvm_find_own(struct kvm_target *kvm, uint32_t i, const struct regs *regs)
 	    x86_linux_cpu(segment, &cpu))
 		(void)read_kernel(kvm, regs, kvm->thread->cpus + cpu * sizeof(vcpu->own),
 				  &vcpu->own);
+}
+
+void kvm_find_own(struct kvm_target *kvm, uint32_t i, const struct regs *regs)
+{
+	if (regs->isa != ISA_ARM)
+		find_own_by_gdt(kvm, i, regs);
+	else if (regs->own[0])
+		kvm->vcpus.at[i].own = regs->own[0];
 }
 
 void kvm_copy_thread(struct kvm_target *kvm, uint32_t i, struct vcpu_sample *vcpu)
@@ -315,7 +324,7 @@ static struct error *attach(struct kvm_target *kvm, pid_t pid)
 	if (!err)
 		err = guest_ram_new(kvm->memory, &kvm->ram);
 	kvm->base.memory = guest_ram_memory(kvm->ram);
-	kvm->base.copies_threads = kvm_arch == &arch_x86_64;
+	kvm->base.copies_threads = true;
 	if (!err)
 		err = kvm_vcpus_seize(&kvm->vcpus, &kvm->stops.threads);
 	if (!err)

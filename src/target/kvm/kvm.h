@@ -51,8 +51,9 @@ bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all,
 void kvm_copy_thread(struct kvm_target *kvm, uint32_t i, struct vcpu_sample *vcpu);
 
 /*
- * Finds where the CPU of vCPU `i` has its own data, which no register that is read here tells while a
- * program runs: the number of the CPU is in its GDT, and the kernel has a table.
+ * Finds where the CPU of vCPU `i` has its own data: on arm64 TPIDR_EL1 tells, if it was read. On x86 no
+ * register that is read here does while a program runs: the number of the CPU is in its GDT, and the
+ * kernel has a table.
  */
 void kvm_find_own(struct kvm_target *kvm, uint32_t i, const struct regs *regs);
 

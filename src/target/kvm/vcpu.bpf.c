@@ -141,6 +141,70 @@ static __u64 copy_own(struct bpf_vcpu *shared, const struct bpf_regs *regs, int 
 	return copy_from(shared, regs, i, at, sp, most);
 }
 
+/* The guest's thread that runs: a pointer of its kernel's, and pieces of what that leads to. */
+
+/* A page of the guest's kernel, and where it is. */
+struct kernel_page {
+	__u64 root, control, va, hva;
+};
+
+static __always_inline bool read_kernel(struct kernel_page *page, __u64 va, void *to, __u32 len)
+{
+	const __u64 offset = va & (PAGE - 1);
+
+	if (va - offset != page->va) {
+		page->va = va - offset;
+		page->hva = kernel_page_by(page->root, page->control, page->va);
+	}
+	if (!page->hva || page->hva & TO_BRING)
+		return false;
+	if (!bpf_probe_read_user(to, len, (const void *)(page->hva | offset)))
+		return true;
+	page->hva |= TO_BRING;
+	return false;
+}
+
+/* Members are aligned to 4 bytes, and seldom go on in the next page. */
+static __always_inline bool read_piece(struct kernel_page *page, __u64 va, __u8 *to)
+{
+	if ((va & (PAGE - 1)) <= PAGE - SHARED_PIECE)
+		return read_kernel(page, va, to, SHARED_PIECE);
+	for (__u32 i = 0; i < SHARED_PIECE; i += 4)
+		if (!read_kernel(page, va + i, to + i, 4))
+			return false;
+	return true;
+}
+
+/* Returns a missing page | TO_BRING, or 0. */
+__noinline __u64 copy_thread_by(struct bpf_thread *thread, __u64 root, __u64 control)
+{
+	struct kernel_page page = {.root = root, .control = control, .va = ~0ull};
+
+	if (!thread || !read_kernel(&page, thread->from + thread->pointer, &thread->task, 8))
+		return page.hva & TO_BRING ? page.hva : 0;
+	for (int i = 0; i < SHARED_PIECES; i++)
+		if (!read_piece(&page, thread->task + thread->at[i], thread->piece[i]))
+			return page.hva & TO_BRING ? page.hva : 0;
+	thread->there = 1;
+	return 0;
+}
+
+static __u64 copy_thread(struct bpf_thread *thread, const struct bpf_regs *regs)
+{
+	struct kernel_tables tables;
+	__u64 missing;
+
+	thread->there = 0;
+	if (!thread->wanted)
+		return 0;
+	tables = kernel_tables_of(regs);
+	thread->from = thread->stack_size ? regs->sp & -thread->stack_size : thread->own;
+	missing = copy_thread_by(thread, tables.root, tables.control);
+	return missing || thread->there || !tables.apart
+		       ? missing
+		       : copy_thread_by(thread, tables.apart, tables.control);
+}
+
 static void copy_stacks(struct bpf_vcpu *shared)
 {
 	const struct bpf_regs *regs = &shared->now;

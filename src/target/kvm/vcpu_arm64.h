@@ -21,7 +21,7 @@ struct user_pt_regs {
 	__u64 regs[31], sp, pc, pstate;
 } IN_KERNEL;
 
-enum vcpu_sysreg { SCTLR_EL1, TTBR0_EL1, TTBR1_EL1, TCR_EL1, SP_EL1, ELR_EL1, SPSR_EL1 };
+enum vcpu_sysreg { SCTLR_EL1, TTBR0_EL1, TTBR1_EL1, TCR_EL1, SP_EL1, ELR_EL1, SPSR_EL1, TPIDR_EL1 };
 
 struct kvm_cpu_context {
 	struct user_pt_regs regs;
@@ -128,6 +128,7 @@ static void read_regs(const struct task_struct *task, const struct kvm_vcpu *vcp
 	to->tcr = SYSTEM_REGISTER(vcpu, TCR_EL1);
 	to->elr = SYSTEM_REGISTER(vcpu, ELR_EL1);
 	to->spsr = SYSTEM_REGISTER(vcpu, SPSR_EL1);
+	to->tpidr = SYSTEM_REGISTER(vcpu, TPIDR_EL1);
 	regs->sp = (to->pstate & PSTATE_MODE) == EL1H ? SYSTEM_REGISTER(vcpu, SP_EL1)
 						      : BPF_CORE_READ(vcpu, arch.ctxt.regs.sp);
 	regs->lack = lack_of(vcpu, to);
@@ -301,11 +302,26 @@ static __u32 protection_of(const struct kvm_vcpu *vcpu)
 	return 0;
 }
 
-/* Threads of guests are not told here. */
-static __u64 copy_thread(struct bpf_thread *thread, const struct bpf_regs *regs)
+/* Linux's tables for the kernel are behind those for programs, whose ASID has a bit set (KPTI; arch/arm/arm.c). */
+#define LINUX_USER_ASID	    (1ull << 48)
+#define LINUX_KERNEL_BEHIND 0x2000u
+
+static struct kernel_tables kernel_tables_of(const struct bpf_regs *regs)
 {
-	thread->there = 0;
-	return 0;
+	const __u64 ttbr1 = regs->arm64.ttbr1;
+
+	return (struct kernel_tables){.root = ttbr1,
+				      .apart = ttbr1 & LINUX_USER_ASID
+						       ? (ttbr1 & ~LINUX_USER_ASID) +
+								 LINUX_KERNEL_BEHIND
+						       : 0,
+				      .control = regs->arm64.tcr};
+}
+
+/* Of the upper half of all addresses, where kernels are. */
+static __always_inline __u64 kernel_page_by(__u64 root, __u64 control, __u64 va)
+{
+	return va >> CHOICE & 1 ? host_page(va, 0, root, control) : 0;
 }
 
 #endif

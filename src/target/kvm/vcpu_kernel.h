@@ -61,6 +61,13 @@ struct kvm_memslots {
 /* A page of the host that is not in memory, and cannot be faulted in from here. */
 #define TO_BRING 1ull
 
+/* Page tables of a guest's kernel. */
+struct kernel_tables {
+	__u64 root;    /* as in the register */
+	__u64 apart;   /* ... of those that have the kernel if these lack it; 0: there are none */
+	__u64 control; /* what else tells how they are walked */
+};
+
 /* Of vcpu.bpf.c: address of guest memory in the monitor; 0: not mapped. */
 __noinline __u64 host_address(__u64 gpa);
 
@@ -383,69 +390,19 @@ static void read_regs(const struct task_struct *task, const struct kvm_vcpu *vcp
 	regs->lack = lack_of(vcpu, svm, regs);
 }
 
-/* The guest's thread that runs: a pointer of its kernel's, and pieces of what that leads to. */
-
-/* A page of the guest's kernel, and where it is. */
-struct kernel_page {
-	__u64 cr3, va, hva;
-	__u32 levels;
-};
-
-static __always_inline bool read_kernel(struct kernel_page *page, __u64 va, void *to, __u32 len)
-{
-	const __u64 offset = va & (PAGE - 1);
-
-	if (va - offset != page->va) {
-		page->va = va - offset;
-		page->hva = host_page(page->va, page->cr3, page->levels);
-	}
-	if (!page->hva || page->hva & TO_BRING)
-		return false;
-	if (!bpf_probe_read_user(to, len, (const void *)(page->hva | offset)))
-		return true;
-	page->hva |= TO_BRING;
-	return false;
-}
-
-/* Members are aligned to 4 bytes, and seldom go on in the next page. */
-static __always_inline bool read_piece(struct kernel_page *page, __u64 va, __u8 *to)
-{
-	if ((va & (PAGE - 1)) <= PAGE - SHARED_PIECE)
-		return read_kernel(page, va, to, SHARED_PIECE);
-	for (__u32 i = 0; i < SHARED_PIECE; i += 4)
-		if (!read_kernel(page, va + i, to + i, 4))
-			return false;
-	return true;
-}
-
-/* Returns a missing page | TO_BRING, or 0. */
-__noinline __u64 copy_thread_by(struct bpf_thread *thread, __u64 cr3, __u32 levels)
-{
-	struct kernel_page page = {.cr3 = cr3, .va = ~0ull, .levels = levels};
-
-	if (!thread || !read_kernel(&page, thread->from + thread->pointer, &thread->task, 8))
-		return page.hva & TO_BRING ? page.hva : 0;
-	for (int i = 0; i < SHARED_PIECES; i++)
-		if (!read_piece(&page, thread->task + thread->at[i], thread->piece[i]))
-			return page.hva & TO_BRING ? page.hva : 0;
-	thread->there = 1;
-	return 0;
-}
-
 /* Linux's tables for user mode are next to those with the kernel (CONFIG_PAGE_TABLE_ISOLATION). */
-static __u64 copy_thread(struct bpf_thread *thread, const struct bpf_regs *regs)
+static struct kernel_tables kernel_tables_of(const struct bpf_regs *regs)
 {
-	const __u32 levels = regs->x86.cr4 & CR4_LA57 ? 5 : 4;
-	__u64 missing;
+	const __u64 cr3 = regs->x86.cr3;
 
-	thread->there = 0;
-	if (!thread->wanted)
-		return 0;
-	thread->from = thread->stack_size ? regs->sp & -thread->stack_size : thread->own;
-	missing = copy_thread_by(thread, regs->x86.cr3, levels);
-	return missing || thread->there || !(regs->x86.cr3 & PAGE)
-		       ? missing
-		       : copy_thread_by(thread, regs->x86.cr3 & ~(__u64)PAGE, levels);
+	return (struct kernel_tables){.root = cr3,
+				      .apart = cr3 & PAGE ? cr3 & ~(__u64)PAGE : 0,
+				      .control = regs->x86.cr4 & CR4_LA57 ? 5 : 4};
+}
+
+static __always_inline __u64 kernel_page_by(__u64 root, __u64 control, __u64 va)
+{
+	return host_page(va, root, (__u32)control);
 }
 
 /* With --host: where a vCPU's thread is, and what the guest is left for. */

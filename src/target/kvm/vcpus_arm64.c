@@ -52,7 +52,22 @@ const int kvm_role = SECCOMP_TRACER | SECCOMP_CALLER;
 #define EL1H	       5u
 #define CALL_NS	       50000000u
 
-enum { PC, PSTATE, TTBR0, TTBR1, TCR, SCTLR, STATES, SP = STATES, X29, X30, ELR, SPSR, REGISTERS };
+enum {
+	PC,
+	PSTATE,
+	TTBR0,
+	TTBR1,
+	TCR,
+	SCTLR,
+	STATES,
+	SP = STATES,
+	X29,
+	X30,
+	ELR,
+	SPSR,
+	TPIDR,
+	REGISTERS
+};
 
 #define CORE(member)                                           \
 	(KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE | \
@@ -71,6 +86,7 @@ static const uint64_t ids[REGISTERS] = {
 	[X30] = CORE(regs.regs[30]),
 	[ELR] = CORE(elr_el1),
 	[SPSR] = CORE(spsr[KVM_SPSR_EL1]),
+	[TPIDR] = ARM64_SYS_REG(3, 0, 13, 0, 4),
 };
 
 /* As the kernel reads it (struct rt_sigframe); the end of `context` is not needed. */
@@ -282,7 +298,8 @@ static bool runs_64_bits(const uint64_t *value)
 	return !(value[PSTATE] & ARM_PSTATE_WIDTH32) && (value[PSTATE] & ARM_PSTATE_EL) <= EL1;
 }
 
-static bool read_all(const struct caller *caller, uint64_t *value)
+/* `n`: of the registers, so many of the first. */
+static bool read_all(const struct caller *caller, unsigned n, uint64_t *value)
 {
 	uint64_t id[REGISTERS];
 
@@ -293,7 +310,7 @@ static bool read_all(const struct caller *caller, uint64_t *value)
 		return true;
 	if ((value[PSTATE] & ARM_PSTATE_MODE) == EL1H)
 		id[SP] = SP_EL1;
-	return ask(caller, id, STATES, REGISTERS) && take(caller, value, REGISTERS);
+	return ask(caller, id, STATES, n) && take(caller, value, n);
 }
 
 static void convert(const uint64_t *value, struct regs *out)
@@ -316,8 +333,10 @@ static void convert(const uint64_t *value, struct regs *out)
 	out->has_elr = true;
 	out->elr = value[ELR];
 	out->spsr = value[SPSR];
+	out->own[0] = out->own[1] = value[TPIDR];
 }
 
+/* A kernel does not change TPIDR_EL1 once it runs; each register that is asked for takes its time. */
 bool kvm_registers(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all, struct regs *out)
 {
 	struct caller caller = {
@@ -327,12 +346,13 @@ bool kvm_registers(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all, str
 		.fd = kvm->vcpus.at[i].fd,
 		.scratch = kvm->vcpus.at[i].run + AT,
 	};
-	uint64_t value[REGISTERS];
+	const bool without_own = !kvm->thread || kvm->vcpus.at[i].own;
+	uint64_t value[REGISTERS] = {0};
 	bool done;
 
 	if (!begin_calls(&caller))
 		return false;
-	done = read_all(&caller, value);
+	done = read_all(&caller, without_own ? TPIDR : REGISTERS, value);
 	end_calls(&caller);
 	if (!done || !caller.thread->stopped)
 		return false;
@@ -366,6 +386,7 @@ bool bpf_regs_convert(const struct bpf_regs *seen, const union vcpu_regs *last, 
 	out->has_elr = true;
 	out->elr = from->elr;
 	out->spsr = from->spsr;
+	out->own[0] = out->own[1] = from->tpidr;
 	return true;
 }
 
