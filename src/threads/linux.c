@@ -456,14 +456,22 @@ static void find_current(const struct kallsyms *names, const struct btf *btf,
 		own->current = va;
 }
 
-/* Linux for x86-64 has both (arch/x86/entry/entry_64.S, arch/x86/kernel/process_64.c); no code is in a range that is empty. */
+/*
+ * Linux has two of these, the last one on arm64 (arch/x86/entry/entry_64.S, arch/x86/kernel/process_64.c,
+ * arch/arm64/kernel/process.c and entry.S); no code is in a range that is empty.
+ */
 static void find_switches(const struct kallsyms *names, struct linux_threads *own)
 {
-	static const char *const name[] = {"__switch_to_asm", "__switch_to"};
+	static const char *const name[] = {"__switch_to", "__switch_to_asm", "cpu_switch_to"};
+	const size_t most = sizeof(own->switches) / sizeof(*own->switches);
+	uint64_t start, end;
 
-	for (size_t i = 0; i < sizeof(name) / sizeof(*name); i++)
-		if (!kallsyms_range(names, name[i], &own->switches[i].start, &own->switches[i].end))
-			own->switches[i].start = own->switches[i].end = 0;
+	for (size_t i = 0, n = 0; i < sizeof(name) / sizeof(*name) && n < most; i++) {
+		if (!kallsyms_range(names, name[i], &start, &end))
+			continue;
+		own->switches[n].start = start;
+		own->switches[n++].end = end;
+	}
 }
 
 static struct error *find_all(const struct guest_memory *memory, const struct kallsyms *names,
