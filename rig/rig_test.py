@@ -138,7 +138,7 @@ class CommandLine(unittest.TestCase):
             (["run", "-c", "true", "../up=/bin/true"], "no name for a file"),
             (["run", "--timeout", "0", "-c", "true"], "no number of seconds"),
             (["run", "--cpus", "0", "-c", "true"], "0 CPUs are not possible"),
-            (["run", "--cpus", "2", "--icount", "-c", "true"], "one CPU only"),
+            (["run", "--cpus", "2", "--parallel", "--icount", "-c", "true"], "where CPUs take turns"),
             (["run", "--parallel", "-c", "true"], "no other to run beside"),
             (["run", "--xen", "3.0", "-c", "true"], "invalid choice: '3.0'"),
         ]

@@ -34,8 +34,8 @@ class Machine:
             raise RigError(f"{self.cpus} CPUs are not possible; 1 to 8 are")
         if self.parallel and self.cpus == 1:
             raise RigError("one CPU has no other to run beside; ask for more")
-        if self.icount and self.cpus != 1:
-            raise RigError("counting instructions works with one CPU only")
+        if self.icount and self.parallel:
+            raise RigError("instructions are counted only where CPUs take turns")
         if not 1024 <= self.mem <= 65536:
             raise RigError(f"{self.mem} MiB of memory are not possible; 1024 to 65536 are")
 

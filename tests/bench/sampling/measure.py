@@ -47,6 +47,8 @@ class Machine:
 ICOUNT = Machine("icount_us", {"icount": True}, "median", 100)
 # Other work of this machine can only make a figure worse.
 TWO_CPUS = Machine("2cpu_us", {"cpus": 2, "parallel": True}, "min", 400, "'cpus=\"1\"'", "-r", 2, 5, (8, 128), ("auto",), ("cost", "overhead"))
+# dom0 has the first CPU for itself; both take turns, so that time goes by for each while the other runs.
+IN_TURN = Machine("icount_2cpu", {"cpus": 2, "icount": True}, "median", 100, "'cpus=\"1\"'", parts=())
 ARM64 = Machine("arm64_icount_us", {"arch": "arm64", "icount": True}, "median", 100, frames=(8, 128), unwinds=("fp", "auto"),
                 parts=("cost", "longest"), guests=("arm64", "arm32", "arm32t"))
 # On a Xen that is built here: Debian's runs none.

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sample_work GUEST ADDRESS STEP SECONDS
+ * sample_work GUEST ADDRESS STEP SECONDS [BEGIN]
  *
  * Runs in dom0. Reads the counters that a guest keeps, one for each vCPU from
  * ADDRESS on, STEP bytes apart, twice with SECONDS between, and prints as a
  * JSON object what the guest has done in a second. The rest of the time it
- * sleeps.
+ * sleeps; BEGIN is when it first reads, in seconds of CLOCK_MONOTONIC.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,11 +46,13 @@ static struct error *count(struct work *work, uint64_t *total, uint64_t *when_ns
 	return NULL;
 }
 
-static struct error *run(struct work *work, double seconds)
+static struct error *run(struct work *work, double seconds, double begin)
 {
 	uint64_t before, after, from_ns, to_ns;
-	struct error *err = count(work, &before, &from_ns);
+	struct error *err;
 
+	clock_sleep_until((uint64_t)(begin * NS_PER_S));
+	err = count(work, &before, &from_ns);
 	if (err)
 		return err;
 	clock_sleep_until(from_ns + (uint64_t)(seconds * NS_PER_S));
@@ -68,15 +70,15 @@ int main(int argc, char **argv)
 	struct work work = {0};
 	struct error *err;
 
-	if (argc != 5) {
-		fprintf(stderr, "usage: sample_work GUEST ADDRESS STEP SECONDS\n");
+	if (argc != 5 && argc != 6) {
+		fprintf(stderr, "usage: sample_work GUEST ADDRESS STEP SECONDS [BEGIN]\n");
 		return ERR_USAGE;
 	}
 	work.address = strtoull(argv[2], NULL, 0);
 	work.step = strtoull(argv[3], NULL, 0);
 	err = work_open(&work, argv[1]);
 	if (!err)
-		err = run(&work, strtod(argv[4], NULL));
+		err = run(&work, strtod(argv[4], NULL), argc > 5 ? strtod(argv[5], NULL) : 0);
 	sample_free(work.sample);
 	if (work.target)
 		target_close(work.target);
