@@ -241,8 +241,7 @@ def kvm_tests():
         rig_test("kvm_arm64", "kvm-arm64-qemu", "Qemu.test_two_address_spaces_without_frame_pointers Qemu.test_each_vcpu_shows_its_own_worker"),
         rig_test("kvm_arm64", "kvm-arm64-nvhe", "SpacesNvhe WaysNvhe QemuNvhe.test_two_address_spaces"),
         rig_test("kvm_arm64", "kvm-arm64-kernels", "Spaces612.test_with_frame_pointers SpacesNvhe612.test_without_frame_pointers"),
-        rig_test("kvm_arm64", "kvm-arm64-processes", "Processes"),
-        rig_test("kvm_arm64", "kvm-arm64-processes-nvhe", "ProcessesNvhe"),
+        rig_test("kvm_arm64", "kvm-arm64-processes", "ProcessesNvhe"),
     ]
 
 
