@@ -145,7 +145,7 @@ def xen_tests():
         rig_test("linux", short="Linux.test_stacks_of_a_busy_pv_kernel"),
         rig_test("hvm", short="Hvm.test_firmware_without_a_disk"),
         rig_test("ps"), rig_test("processes", tests="Processes.test_pvh Processes.test_a_guest_without_processes_says_so"), rig_test("waits"), rig_test("unikernel_threads"),
-        rig_test("crowd", tests="Crowd.test_pvh"), rig_test("domu_python", tests="DomuPython.test_functions_that_come_and_go_keep_their_names"),
+        rig_test("crowd", tests="Crowd.test_pvh"), rig_test("domu_python", tests="Churn"),
         rig_test("top"), rig_test("stack"), rig_test("sampling"), rig_test("errors"), rig_test("privilege"), rig_test("images"),
         rig_test("versions", tests="Xen414 Xen420"), rig_test("faults"), rig_test("moved_kernel"),
         rig_test("xen_itself"),
