@@ -26,7 +26,7 @@
 #define STACK_COMPARED 512u
 
 /*
- * What the port leaves at pxTopOfStack, in words: whether registers of floating point follow, how deep
+ * The port leaves at pxTopOfStack, in words: whether registers of floating point follow, how deep
  * critical sections are nested, those registers, and the others: pc and PSTATE, x30 and nothing, x28
  * and x29, down to x0 and x1.
  */

@@ -365,7 +365,7 @@ static void a_copy_tells_which_task_runs(void **state)
 	assert_true(threads_freertos.decode(&copy, &thread));
 	assert_true(threads_freertos.complete(guest->threads, &guest->memory, &thread));
 	assert_string_equal(thread.name, "readies");
-	/* What owns no item is no task. */
+	/* A structure that owns no item is no task. */
 	copy.piece[0][0] ^= 8;
 	assert_false(threads_freertos.decode(&copy, &thread));
 	/* With several CPUs, a copy does not tell whose task it is. */

@@ -89,7 +89,7 @@ static void begin(unsigned kind)
 	memcpy(code + SECOND, loop, sizeof(loop));
 	if (map_code(CODE + BESIDE, open("/tmp/code", O_RDONLY)) == MAP_FAILED)
 		_exit(1);
-	/* Of a user of its own: so is what it writes. */
+	/* The process is of a user of its own, and so is its map. */
 	if (kind == 1 && setuid(USER))
 		_exit(1);
 	if (kinds[kind].first)
