@@ -501,15 +501,18 @@ static enum xlate_status copy_thread_by(struct window_copy *copy, const struct m
 	page.va = at + request->at[0] + FRAME_SIZE;
 	/* The loop takes a fifth of all instructions here if it is not unrolled. */
 #pragma GCC unroll 4
-	for (unsigned i = 0; i < THREAD_PIECES && status == XLATE_OK; i++) {
+	for (unsigned i = 0; i < THREAD_PIECES; i++) {
 		const uint64_t va = at + request->at[i];
 
-		if (va - page.va <= FRAME_SIZE - THREAD_PIECE)
+		if (va - page.va <= FRAME_SIZE - THREAD_PIECE) {
 			memcpy(out->piece[i], page.bytes + (va - page.va), THREAD_PIECE);
-		else
-			status = copy_far_piece(copy, mmu, va, &page, out->piece[i]);
+			continue;
+		}
+		status = copy_far_piece(copy, mmu, va, &page, out->piece[i]);
+		if (status != XLATE_OK)
+			return status;
 	}
-	return status;
+	return XLATE_OK;
 }
 
 /* The kernel is in the upper half of all addresses; a program may have set one of the two to anything. */
