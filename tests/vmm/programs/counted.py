@@ -3,10 +3,11 @@
 
 Each line that it writes is a JSON object: the CPU time that each function has used so far, by thread.
 Clocks are system calls, and behind these a thread gives up its CPU more often than elsewhere: one run of
-the functions in EVERY is timed, and each counts as the shortest that was: in a guest, a clock goes on while others
-have the CPU. Usage: counted.py [threads]
+the functions in EVERY is timed, and each counts as the lower quartile of those: in a guest, a clock goes on while others
+have the CPU, and where its host's speed changes, the shortest may be half of any other. Usage: counted.py [threads]
 """
 
+import bisect
 import itertools
 import json
 import sys
@@ -22,9 +23,11 @@ COUNTS = {}
 class Count:
     def __init__(self):
         self.each = self.seconds = 0
+        self.timed = []
 
     def note(self, seconds):
-        self.each = min(self.each or seconds, seconds)
+        bisect.insort(self.timed, seconds)
+        self.each = self.timed[len(self.timed) // 4]
 
     def spent(self):
         return self.seconds
