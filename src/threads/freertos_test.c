@@ -155,10 +155,10 @@ static void saved_registers_that_make_no_sense_are_none(void **state)
 		0, 8, TOP(SLEEPS) + 8, STACK(SLEEPS) - 16, START + SIZE - 16, UINT64_MAX - 15};
 
 	for (size_t i = 0; i < sizeof(wild) / sizeof(*wild); i++) {
-		put_member(guest, SLEEPS, MEMBER_SP, wild[i]);
+		put_member(guest, TASK(SLEEPS), MEMBER_SP, wild[i]);
 		assert_false(is_saved(guest, SLEEPS, &saved));
 	}
-	put_member(guest, SLEEPS, MEMBER_SP, TOP(SLEEPS));
+	put_member(guest, TASK(SLEEPS), MEMBER_SP, TOP(SLEEPS));
 	assert_true(is_saved(guest, SLEEPS, &saved));
 	put(guest, TOP(SLEEPS) + 16, CODE - 4);
 	assert_false(is_saved(guest, SLEEPS, &saved));
@@ -217,7 +217,7 @@ static void another_task_in_the_same_memory_is_not_this_one(void **state)
 
 	list(guest);
 	thread = *find(guest, SLEEPS);
-	put_member(guest, SLEEPS, MEMBER_NUMBER, 7);
+	put_member(guest, TASK(SLEEPS), MEMBER_NUMBER, 7);
 	assert_false(stands(guest, &thread));
 	assert_false(threads_freertos.saved(guest->threads, &guest->memory, &thread, &saved));
 }
@@ -319,11 +319,11 @@ static void a_task_that_is_in_no_list_that_tells_is_left_out_and_said(void **sta
 {
 	struct guest *guest = *state;
 
-	put_member(guest, SLEEPS, MEMBER_PRIORITY, PRIORITIES);
+	put_member(guest, TASK(SLEEPS), MEMBER_PRIORITY, PRIORITIES);
 	list(guest);
 	assert_null(find(guest, SLEEPS));
 	assert_non_null(guest->list.trouble);
-	put_member(guest, SLEEPS, MEMBER_PRIORITY, 1);
+	put_member(guest, TASK(SLEEPS), MEMBER_PRIORITY, 1);
 	put(guest, event_item(SLEEPS) + 24, TASK(STOPS));
 	list(guest);
 	assert_null(find(guest, SLEEPS));

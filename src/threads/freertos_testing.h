@@ -4,20 +4,10 @@
 
 /* Lists of tasks as FreeRTOS keeps them, in a memory that a test has built. */
 
-#include "threads/threads.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #define START 0x40000000ull
 #define SIZE  0x40000u
-#define CODE  0x1000ull /* not in that memory */
-#define SLIDE 0x10ull
+
+#include "threads/guest_testing.h"
 
 #define TASK(i)	 (START + 0x1000 + 0x200 * (uint64_t)(i))
 #define STACK(i) (START + 0x8000 + 0x1000 * (uint64_t)(i))
@@ -66,55 +56,6 @@ static const struct thread_layout layout = {
 	       [ITEM_NEXT] = 8,
 	       [ITEM_OWNER] = 24,
 	       [LIST_END] = 16}};
-
-struct guest {
-	uint8_t bytes[SIZE];
-	struct image_file file;
-	struct elf_code code;
-	void *threads;
-	/* Called before each read: a guest that runs. */
-	void (*runs)(struct guest *guest, uint64_t va);
-	unsigned changes;
-	uint64_t reads;
-	struct budget budget;
-	struct guest_memory memory;
-	struct guest_thread_list list;
-};
-
-static inline size_t read_guest(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	struct guest *guest = ctx;
-	const uint64_t at = va - START;
-
-	guest->reads++;
-	if (guest->runs)
-		guest->runs(guest, va);
-	if (at >= SIZE)
-		return 0;
-	if (len > SIZE - at)
-		len = SIZE - at;
-	memcpy(buf, guest->bytes + at, len);
-	return len;
-}
-
-static inline void put(struct guest *guest, uint64_t va, uint64_t value)
-{
-	memcpy(guest->bytes + (va - START), &value, 8);
-}
-
-static inline uint64_t get(const struct guest *guest, uint64_t va)
-{
-	uint64_t value;
-
-	memcpy(&value, guest->bytes + (va - START), 8);
-	return value;
-}
-
-static inline void put_member(struct guest *guest, unsigned i, enum thread_member which,
-			      uint64_t value)
-{
-	put(guest, TASK(i) + layout.at[which], value);
-}
 
 static inline uint64_t end_of(uint64_t list)
 {
@@ -166,10 +107,10 @@ static inline void move_to(struct guest *guest, unsigned i, uint64_t list)
 
 static inline void put_task(struct guest *guest, unsigned i, const char *name, uint64_t list)
 {
-	put_member(guest, i, MEMBER_SP, TOP(i));
-	put_member(guest, i, MEMBER_STACK, STACK(i));
-	put_member(guest, i, MEMBER_PRIORITY, i == IDLES ? 0 : 1);
-	put_member(guest, i, MEMBER_NUMBER, NUMBER(i));
+	put_member(guest, TASK(i), MEMBER_SP, TOP(i));
+	put_member(guest, TASK(i), MEMBER_STACK, STACK(i));
+	put_member(guest, TASK(i), MEMBER_PRIORITY, i == IDLES ? 0 : 1);
+	put_member(guest, TASK(i), MEMBER_NUMBER, NUMBER(i));
 	strcpy((char *)guest->bytes + (TASK(i) + layout.at[MEMBER_NAME] - START), name);
 	put(guest, state_item(i) + 24, TASK(i));
 	put(guest, event_item(i) + 24, TASK(i));
@@ -206,13 +147,8 @@ static inline void put_lists(struct guest *guest)
 
 static inline int make(void **state)
 {
-	struct guest *guest = calloc(1, sizeof(*guest));
+	struct guest *guest = guest_new(&layout, &threads_freertos);
 
-	assert_non_null(guest);
-	guest->code = (struct elf_code){.start = CODE - SLIDE, .end = CODE + 0x1000 - SLIDE};
-	guest->file = (struct image_file){.code = &guest->code, .threads = layout};
-	guest->budget.left = UINT64_C(1) << 32;
-	guest->memory = (struct guest_memory){guest, read_guest, &guest->budget};
 	put_lists(guest);
 	put_task(guest, RUNS, "runs", READY(1));
 	put_task(guest, READIES, "readies", READY(1));
@@ -230,28 +166,9 @@ static inline int make(void **state)
 	return 0;
 }
 
-static inline int drop(void **state)
-{
-	struct guest *guest = *state;
-
-	free(guest->threads);
-	guest_thread_list_free(&guest->list);
-	free(guest);
-	return 0;
-}
-
-static inline void list(struct guest *guest)
-{
-	guest_thread_list_free(&guest->list);
-	assert_null(threads_freertos.list(guest->threads, &guest->memory, &guest->list));
-}
-
 static inline const struct guest_thread *find(const struct guest *guest, unsigned i)
 {
-	for (size_t k = 0; k < guest->list.n; k++)
-		if (guest->list.at[k].at == TASK(i))
-			return &guest->list.at[k];
-	return NULL;
+	return thread_listed(guest, TASK(i));
 }
 
 static inline enum guest_thread_state state_of(struct guest *guest, unsigned i)

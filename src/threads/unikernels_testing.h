@@ -4,20 +4,10 @@
 
 /* Lists of threads as Unikraft and Mini-OS keep them, in a memory that a test has built. */
 
-#include "threads/threads.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #define START 0x100000ull
 #define SIZE  0x200000u
-#define CODE  0x1000ull /* not in that memory */
-#define SLIDE 0x10ull
+
+#include "threads/guest_testing.h"
 
 /* Mini-OS's stacks; the threads of both systems lie elsewhere. */
 #define STACK(i)     (START + 0x10000 * (1ull + (i)))
@@ -65,56 +55,6 @@ static const struct thread_layout layouts[UNIKERNELS] = {
 				     [MEMBER_NAME] = 0x38}},
 };
 
-struct guest {
-	uint8_t bytes[SIZE];
-	struct image_file file;
-	struct elf_code code;
-	const struct threads_system *system;
-	void *threads;
-	/* Called before each read: a guest that runs. */
-	void (*runs)(struct guest *guest, uint64_t va);
-	unsigned changes;
-	uint64_t reads;
-	struct budget budget;
-	struct guest_memory memory;
-	struct guest_thread_list list;
-};
-
-static inline size_t read_guest(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	struct guest *guest = ctx;
-	const uint64_t at = va - START;
-
-	guest->reads++;
-	if (guest->runs)
-		guest->runs(guest, va);
-	if (at >= SIZE)
-		return 0;
-	if (len > SIZE - at)
-		len = SIZE - at;
-	memcpy(buf, guest->bytes + at, len);
-	return len;
-}
-
-static inline void put(struct guest *guest, uint64_t va, uint64_t value)
-{
-	memcpy(guest->bytes + (va - START), &value, 8);
-}
-
-static inline uint64_t get(const struct guest *guest, uint64_t va)
-{
-	uint64_t value;
-
-	memcpy(&value, guest->bytes + (va - START), 8);
-	return value;
-}
-
-static inline void put_member(struct guest *guest, uint64_t thread, enum thread_member member,
-			      uint64_t value)
-{
-	put(guest, thread + guest->file.threads.at[member], value);
-}
-
 /* Puts a thread at the end of a list (sys/queue.h: TAILQ_INSERT_TAIL). */
 static inline void append(struct guest *guest, uint64_t head, uint64_t thread)
 {
@@ -160,24 +100,17 @@ static inline void put_thread(struct guest *guest, unsigned i, uint64_t thread)
 
 static inline void open_guest(struct guest *guest)
 {
-	const struct threads_system *const systems[] = {
-		[UNIKERNEL_UNIKRAFT] = &threads_unikraft, [UNIKERNEL_MINIOS] = &threads_minios};
-
-	guest->system = systems[guest->file.threads.system];
 	assert_null(unikernel_threads_find(&guest->memory, &guest->file, SLIDE, &guest->threads));
 }
 
 /* Threads 0 to 5, of which the last one runs. */
 static inline int make(void **state, enum unikernel system)
 {
-	struct guest *guest = calloc(1, sizeof(*guest));
+	static const struct threads_system *const systems[] = {
+		[UNIKERNEL_UNIKRAFT] = &threads_unikraft, [UNIKERNEL_MINIOS] = &threads_minios};
+	struct guest *guest = guest_new(&layouts[system], systems[system]);
 	uint64_t head = HEAD;
 
-	assert_non_null(guest);
-	guest->code = (struct elf_code){.start = CODE - SLIDE, .end = CODE + 0x1000 - SLIDE};
-	guest->file = (struct image_file){.code = &guest->code, .threads = layouts[system]};
-	guest->budget.left = UINT64_C(1) << 32;
-	guest->memory = (struct guest_memory){guest, read_guest, &guest->budget};
 	if (system == UNIKERNEL_UNIKRAFT) {
 		put(guest, HEAD, SCHEDULER(0));
 		put(guest, CURRENT, THREAD(THREADS - 1));
@@ -203,22 +136,6 @@ static inline int make_unikraft(void **state)
 static inline int make_minios(void **state)
 {
 	return make(state, UNIKERNEL_MINIOS);
-}
-
-static inline int drop(void **state)
-{
-	struct guest *guest = *state;
-
-	free(guest->threads);
-	guest_thread_list_free(&guest->list);
-	free(guest);
-	return 0;
-}
-
-static inline void list(struct guest *guest)
-{
-	guest_thread_list_free(&guest->list);
-	assert_null(guest->system->list(guest->threads, &guest->memory, &guest->list));
 }
 
 static inline uint64_t head_of(const struct guest *guest)
