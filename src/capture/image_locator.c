@@ -404,7 +404,7 @@ static bool time_for_files(struct image_locator *locator, const struct sample *s
 static struct error *begin_kernel(struct image_locator *locator, const struct sample *sample,
 				  const struct regs *from)
 {
-	kernel_locator_defer(&locator->kernel, sample->time_ns);
+	kernel_locator_defer(&locator->kernel, from, sample->time_ns);
 	locator->view[0].regs = *from;
 	return background_new(search_kernel, locator, KERNEL_LOCATOR_STEPS, &locator->search);
 }
@@ -504,7 +504,8 @@ static struct error *search(struct image_locator *locator, const struct sample *
 	struct error *err = NULL;
 
 	if (from) {
-		const bool first = !locator->kernel.tries && !locator->kernel.done;
+		const bool first = !locator->kernel.tries && !locator->kernel.program_tries &&
+				   !locator->kernel.done;
 
 		err = begin_kernel(locator, sample, from);
 		if (!err)

@@ -73,7 +73,7 @@ struct error *image_locator_work(struct image_locator *locator, uint64_t until_n
 /* The files of programs that the guest's system tells of (capture/capture.h). */
 struct programs *image_locator_programs(struct image_locator *locator);
 
-/* Code of programs keeps its addresses where it is known which file it is of: for a dump of one moment. */
+/* Code of programs keeps its addresses, and only the user's files name it: for a dump of one moment. */
 void image_locator_keep_addresses(struct image_locator *locator);
 
 /*
@@ -93,14 +93,17 @@ struct error *image_locator_end(struct image_locator *locator);
 
 /*
  * Takes a Linux kernel's names and unwind tables from the guest's own memory
- * (symbol/kernel/kernel.h), once a vCPU is seen to execute one, and those of
- * its modules; of modules that are loaded later, once a vCPU executes them. The
- * user's files come first where they cover the same code. With `with_threads`
- * also finds where its threads are.
+ * (symbol/kernel/kernel.h), once a vCPU is seen to execute one, or a program of
+ * a guest whose kernel is at known addresses, and those of its modules; of
+ * modules that are loaded later, once a vCPU executes them. The user's files
+ * come first where they cover the same code. With `with_threads` also finds
+ * where its threads are.
  */
 struct kernel_locator {
 	unsigned tries; /* for the kernel, then for modules that have come */
 	uint64_t next_ns;
+	unsigned program_tries; /* from programs, of which any system has some */
+	uint64_t next_program_ns;
 	bool done; /* with the kernel */
 	bool with_threads;
 	struct kernel_modules modules;
@@ -195,8 +198,8 @@ struct error *programs_name_made(struct programs *programs);
 const struct regs *kernel_locator_regs(const struct kernel_locator *kernel, struct target *target,
 				       const struct images *images, const struct sample *sample);
 
-/* To be called when a search begins: the next begins some time later. */
-void kernel_locator_defer(struct kernel_locator *kernel, uint64_t now_ns);
+/* To be called when a search begins: the next from a kernel, or from a program, begins some time later. */
+void kernel_locator_defer(struct kernel_locator *kernel, const struct regs *from, uint64_t now_ns);
 
 /* Steps of a search for a kernel's names, or for its modules;
  * Debian's 6.1 with random addresses takes between 2^26 and 2^27. */

@@ -58,9 +58,24 @@ static bool is_open(const struct kernel_locator *kernel, struct target *target,
 	return regs->pc >= space->lowest && !is_in_trampoline(target, regs);
 }
 
-void kernel_locator_defer(struct kernel_locator *kernel, uint64_t now_ns)
+/*
+ * True if a search can begin from a program: the kernel is at addresses of its own, to which the
+ * program's tables lead, or those beside them (KPTI).
+ */
+static bool is_open_from_program(const struct kernel_locator *kernel, const struct regs *regs)
 {
-	kernel->next_ns = now_ns + WAIT_NS;
+	const struct kernel_space *space = kernel_space(regs);
+
+	return space && !space->anywhere && regs->user && regs->mmu.mode != MMU_OFF &&
+	       !kernel->done && kernel->program_tries < TRIES_MAX;
+}
+
+void kernel_locator_defer(struct kernel_locator *kernel, const struct regs *from, uint64_t now_ns)
+{
+	if (from->user)
+		kernel->next_program_ns = now_ns + WAIT_NS;
+	else
+		kernel->next_ns = now_ns + WAIT_NS;
 }
 
 const struct regs *kernel_locator_regs(const struct kernel_locator *kernel, struct target *target,
@@ -76,6 +91,9 @@ const struct regs *kernel_locator_regs(const struct kernel_locator *kernel, stru
 		if (sample->vcpu[i].online && is_open(kernel, target, images, regs))
 			return regs;
 	}
+	for (uint32_t i = 0; i < sample->vcpus && sample->time_ns >= kernel->next_program_ns; i++)
+		if (sample->vcpu[i].online && is_open_from_program(kernel, &sample->vcpu[i].regs))
+			return &sample->vcpu[i].regs;
 	return NULL;
 }
 
@@ -111,8 +129,10 @@ static struct error *find_kernel(struct kernel_locator *kernel, const struct gue
 	struct kernel_memory found;
 	struct error *err = kernel_memory_find(memory, kernel_space(from), from->pc, &found, added);
 
+	if (!from->user)
+		kernel->tries++;
 	/* Memory that took all steps once takes them again. */
-	kernel->done = ++kernel->tries == TRIES_MAX || memory->budget->exhausted;
+	kernel->done = kernel->tries == TRIES_MAX || memory->budget->exhausted;
 	if (err || !*added)
 		return err;
 	kernel->done = true;
@@ -125,15 +145,14 @@ static struct error *find_kernel(struct kernel_locator *kernel, const struct gue
 	return err;
 }
 
-struct error *kernel_locator_search(struct kernel_locator *kernel, struct target *target,
-				    struct images *images, const struct regs *from,
-				    struct budget *budget, bool *added)
+static struct error *search_by(struct kernel_locator *kernel, struct target *target,
+			       struct images *images, const struct regs *from,
+			       struct budget *budget, bool *added)
 {
 	struct memory_view view = {.target = target, .regs = from};
 	const struct guest_memory memory = {&view, memory_view_read, budget};
 	struct error *err = NULL;
 
-	*added = false;
 	if (!kernel->done)
 		err = find_kernel(kernel, &memory, images, from, added);
 	else
@@ -144,6 +163,24 @@ struct error *kernel_locator_search(struct kernel_locator *kernel, struct target
 	if (budget->exhausted)
 		kernel->modules.list = 0;
 	return err;
+}
+
+struct error *kernel_locator_search(struct kernel_locator *kernel, struct target *target,
+				    struct images *images, const struct regs *from,
+				    struct budget *budget, bool *added)
+{
+	struct regs regs = *from;
+	struct error *err;
+
+	*added = false;
+	kernel->program_tries += from->user;
+	/* A program's own tables may show a part of the kernel alone, or all of it: they come last. */
+	if (from->user && from->kernel_root)
+		mmu_use_kernel(&regs.mmu, from->kernel_root);
+	err = search_by(kernel, target, images, &regs, budget, added);
+	if (err || kernel->done || mmu_table(&regs.mmu) == mmu_table(&from->mmu))
+		return err;
+	return search_by(kernel, target, images, from, budget, added);
 }
 
 /* Files of programs, below the user's directory. */

@@ -47,11 +47,16 @@ static void pv64_for_copy(const vcpu_guest_context_t *ctx, struct regs *regs)
 	regs->mmu.pse = false;
 }
 
+static uint64_t pv64_kernel_root(const vcpu_guest_context_t *ctx)
+{
+	return xen_cr3_to_pfn(ctx->ctrlreg[3]) << FRAME_SHIFT;
+}
+
 static void pv64_own_data(const vcpu_guest_context_t *ctx, struct regs *regs)
 {
 	/* Xen loads the other base itself when it enters the guest's kernel. */
 	regs->own[0] = ctx->gs_base_kernel;
-	regs->kernel_root = xen_cr3_to_pfn(ctx->ctrlreg[3]) << FRAME_SHIFT;
+	regs->kernel_root = pv64_kernel_root(ctx);
 }
 
 /* `gp` by DWARF register number. */
@@ -125,11 +130,16 @@ static void hvm_for_copy(const struct hvm_hw_cpu *cpu, struct regs *regs)
 	hvm_mmu(cpu, &regs->mmu);
 }
 
+static uint64_t hvm_kernel_root(const struct regs *regs)
+{
+	return regs->mmu.root & ~X86_LINUX_USER_TABLE;
+}
+
 static void hvm_own_data(const struct hvm_hw_cpu *cpu, struct regs *regs)
 {
 	regs->own[0] = cpu->gs_base;
 	regs->own[1] = cpu->shadow_gs;
-	regs->kernel_root = regs->mmu.root & ~X86_LINUX_USER_TABLE;
+	regs->kernel_root = hvm_kernel_root(regs);
 }
 
 /* Addresses become linear. */
@@ -181,12 +191,14 @@ void xen_regs_full(enum xen_context kind, const void *context, struct regs *regs
 	switch (kind) {
 	case XEN_CONTEXT_PV64:
 		pv64_full(&((const vcpu_guest_context_t *)context)->user_regs, regs);
+		regs->kernel_root = pv64_kernel_root(context);
 		break;
 	case XEN_CONTEXT_PV32:
 		pv32_full(&((const vcpu_guest_context_x86_32_t *)context)->user_regs, regs);
 		break;
 	case XEN_CONTEXT_HVM:
 		hvm_full(context, regs);
+		regs->kernel_root = hvm_kernel_root(regs);
 		break;
 	case XEN_CONTEXT_ARM:
 		break;
@@ -405,5 +417,5 @@ void xen_kernel_mmu(struct target *target, uint32_t vcpu, struct mmu *mmu)
 	const vcpu_guest_context_t *ctx = xt->vcpus.now[vcpu].context;
 
 	if (xt->context == XEN_CONTEXT_PV64)
-		mmu->root = xen_cr3_to_pfn(ctx->ctrlreg[3]) << FRAME_SHIFT;
+		mmu->root = pv64_kernel_root(ctx);
 }
