@@ -523,7 +523,7 @@ struct error *programs_place(struct programs *programs, const struct program_of 
 		/* Another program's memory says nothing of this address. */
 		frames[i].kind |= FRAME_FOREIGN;
 		err = find_place(&p, va, &place);
-		if (err || !place || !place->shift)
+		if (err || !place || !place->shift || programs->unmoved)
 			continue;
 		frames[i].addr += place->shift;
 		frames[i].kind &= (uint8_t)~FRAME_FOREIGN;

@@ -28,6 +28,7 @@ struct guest_dump_vcpu {
 	uint32_t id;
 	bool online; /* false: nothing below is set */
 	enum vcpu_state state;
+	const struct recorded_thread *thread; /* that it runs; NULL: not known */
 	const struct regs *regs;
 	struct registers registers;
 	size_t n_code;

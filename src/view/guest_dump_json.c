@@ -192,6 +192,14 @@ static struct error *add_trace(const struct guest_dump *dump, const struct guest
 	return NULL;
 }
 
+static json_t *runs(const struct recorded_thread *thread)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:b, s:b}", "pid", json_id(thread->pid), "tid",
+			 json_id(thread->tid), "name", text(thread->name), "process",
+			 text(thread->process), "kernel", (int)thread->kernel, "idle",
+			 (int)thread->idle);
+}
+
 static struct error *add_vcpu(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
 			      json_t *list)
 {
@@ -206,6 +214,8 @@ static struct error *add_vcpu(const struct guest_dump *dump, const struct guest_
 		json_object_set_new(json, "mode",
 				    json_string(vcpu->regs->user ? "user" : "kernel"));
 	json_object_set_new(json, "bits", json_integer(guest_dump_bits(vcpu->regs)));
+	if (vcpu->thread)
+		json_object_set_new(json, "thread", runs(vcpu->thread));
 	add_registers(dump, vcpu, json);
 	json_object_set_new(json, "code", code(vcpu));
 	json_object_set_new(json, "stack",

@@ -267,6 +267,40 @@ static const char *string_at(json_t *json, const char *key)
 	return value ? value : "";
 }
 
+static void the_thread_that_a_vcpu_runs_is_told(void **state)
+{
+	struct recorded_thread thread = {.pid = 7,
+					 .tid = 8,
+					 .name = "work\033x",
+					 .process = "httpd"};
+	struct fixture f;
+	json_t *json, *told;
+	char *text;
+
+	setup(&f);
+	f.vcpus[0].thread = &thread;
+	text = as_text(&f);
+	has(text, " mode, 64 bits; thread 8 work\xef\xbf\xbdx of process 7 httpd\n");
+	free(text);
+	json = as_json(&f);
+	told = json_object_get(json_array_get(json_object_get(json, "vcpus"), 0), "thread");
+	assert_int_equal(json_integer_value(json_object_get(told, "pid")), 7);
+	assert_int_equal(json_integer_value(json_object_get(told, "tid")), 8);
+	assert_string_equal(string_at(told, "process"), "httpd");
+	json_decref(json);
+	thread.pid = 8;
+	thread.kernel = true;
+	text = as_text(&f);
+	has(text, "; thread 8 [work\xef\xbf\xbdx]\n");
+	free(text);
+	thread.pid = thread.tid = RECORDED_ID_UNKNOWN;
+	thread.kernel = false;
+	text = as_text(&f);
+	has(text, "; thread work\xef\xbf\xbdx\n");
+	free(text);
+	teardown(&f);
+}
+
 static void threads_have_their_traces(void **state)
 {
 	struct fixture f;
@@ -389,6 +423,7 @@ int main(void)
 		cmocka_unit_test(vcpus_for_what_may_begin_later_are_not_told),
 		cmocka_unit_test(a_paused_guest_stands_still),
 		cmocka_unit_test(code_of_programs_is_told_by_what_is_mapped),
+		cmocka_unit_test(the_thread_that_a_vcpu_runs_is_told),
 		cmocka_unit_test(threads_have_their_traces),
 		cmocka_unit_test(json_has_threads_where_they_were_asked_for),
 		cmocka_unit_test(json_has_the_same_and_can_be_read),

@@ -413,6 +413,29 @@ static const char *state_text(const struct guest_dump *dump, enum vcpu_state sta
 		       : state_texts[state];
 }
 
+/* Name of a thread, in brackets if it is the kernel's. */
+static void put_thread_name(bool kernel, const char *name, FILE *out)
+{
+	if (kernel)
+		fputc('[', out);
+	sanitize_print(name, out);
+	if (kernel)
+		fputc(']', out);
+}
+
+/* "; thread 17 worker of process 12 httpd" */
+static void put_running(const struct recorded_thread *thread, FILE *out)
+{
+	fputs("; thread ", out);
+	if (thread->tid != RECORDED_ID_UNKNOWN)
+		fprintf(out, "%" PRIu32 " ", thread->tid);
+	put_thread_name(thread->kernel, thread->name, out);
+	if (thread->pid == thread->tid || thread->pid == RECORDED_ID_UNKNOWN)
+		return;
+	fprintf(out, " of process %" PRIu32 " ", thread->pid);
+	put_thread_name(thread->kernel, thread->process, out);
+}
+
 static struct error *put_vcpu(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
 			      const struct guest_dump_style *style, FILE *out)
 {
@@ -423,7 +446,10 @@ static struct error *put_vcpu(const struct guest_dump *dump, const struct guest_
 		dump->life == LIFE_RUNS ? state_text(dump, vcpu->state) : "stands still");
 	if (guest_dump_has_mode(vcpu))
 		fprintf(out, "in %s mode, ", vcpu->regs->user ? "user" : "kernel");
-	fprintf(out, "%u bits\n", guest_dump_bits(vcpu->regs));
+	fprintf(out, "%u bits", guest_dump_bits(vcpu->regs));
+	if (vcpu->thread)
+		put_running(vcpu->thread, out);
+	fputc('\n', out);
 	err = put_registers(dump, vcpu, out);
 	if (err)
 		return err;
@@ -438,16 +464,6 @@ static struct error *put_vcpu(const struct guest_dump *dump, const struct guest_
 	if (!err)
 		err = dump_stack(dump, vcpu, style, out);
 	return err ? err : put_trace(dump, &vcpu->trace, vcpu->regs->word, out);
-}
-
-/* Name of a thread, in brackets if it is the kernel's. */
-static void put_thread_name(const struct guest_thread *thread, const char *name, FILE *out)
-{
-	if (thread->kernel)
-		fputc('[', out);
-	sanitize_print(name, out);
-	if (thread->kernel)
-		fputc(']', out);
 }
 
 /* The place in the program that called the kernel. */
@@ -478,11 +494,11 @@ static struct error *put_thread(const struct guest_dump *dump,
 	struct error *err;
 
 	fprintf(out, "\nthread %-5" PRIu32 " ", at->tid);
-	put_thread_name(at, at->name, out);
+	put_thread_name(at->kernel, at->name, out);
 	fprintf(out, "; %s", guest_thread_state_name(at->state));
 	if (at->pid != at->tid && at->pid != RECORDED_ID_UNKNOWN) {
 		fprintf(out, "; of process %" PRIu32 " ", at->pid);
-		put_thread_name(at, thread->process, out);
+		put_thread_name(at->kernel, thread->process, out);
 	}
 	fputc('\n', out);
 	if (!thread->read) {

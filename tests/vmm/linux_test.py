@@ -80,6 +80,7 @@ class Linux(Proc, LinuxCase):
     def check(self, words):
         self.start_linux(words)
         self.wait_for_thread("turns (x) y")
+        self.assertRegex(self.uniprof("stack", f"qemu:{self.qmp}"), r"; thread \d+ turns \(x\) y of process 1 init\n")
         rows = self.recorded()
         turning = [row for row in rows if row.startswith(TURNS)]
         self.assertEqual(len(turning), 1, rows)

@@ -31,12 +31,10 @@ static size_t plain_lines(struct target *target, const struct regs *regs, struct
 
 	for (unsigned i = 0; i < PLAIN_LINES; i++, va += PLAIN_BYTES) {
 		struct code_line *line = &lines[n];
-		size_t len;
 
 		*line = (struct code_line){.va = va, .here = va == regs->pc};
-		len = target_read(target, regs, va, line->bytes, PLAIN_BYTES);
-		line->len = (uint8_t)len;
-		n += len != 0;
+		line->len = (uint8_t)target_read(target, regs, va, line->bytes, PLAIN_BYTES);
+		n += line->len != 0;
 	}
 	return n;
 }
@@ -286,6 +284,7 @@ static struct error *prepare(struct guest_dump_taken *taken, struct target *targ
 		err = stacks_new(&taken->stacks);
 	if (!err && !options->no_python)
 		err = stand_ins_new(&taken->stand_ins);
+	sampler.threads = true;
 	sampler.stand_ins = taken->stand_ins;
 	sampler.images = taken->images;
 	sampler.locator = taken->locator;
@@ -315,10 +314,14 @@ static struct error *take_tick(struct guest_dump_taken *taken, struct target *ta
 		clock_sleep_until(clock_now_ns() + NAP_NS);
 		err = capture_tick(taken->capture, 0, tick);
 	}
+	taken->dump.paused_ns = tick->paused_ns;
+	/* The first tick has shown the guest's system: the next one tells which threads it runs. */
+	if (!err && image_locator_threads(taken->locator) && tick->n && !tick->entries->thread) {
+		err = capture_tick(taken->capture, 0, tick);
+		taken->dump.paused_ns += tick->paused_ns;
+	}
 	priority_restore(&priority);
 	taken->dump.unix_ns = clock_unix_ns();
-	if (!err)
-		taken->dump.paused_ns = tick->paused_ns;
 	return err;
 }
 
@@ -350,6 +353,8 @@ static struct error *take_vcpu(struct guest_dump_taken *taken, struct target *ta
 
 	out->online = true;
 	out->state = (enum vcpu_state)entry->state;
+	if (entry->thread)
+		out->thread = thread_numbers_get(capture_threads(taken->capture), entry->thread);
 	out->regs = &vcpu->regs;
 	out->stack = &vcpu->stack;
 	if (target->ops->registers)
@@ -543,23 +548,19 @@ static struct error *take(struct guest_dump_taken *taken, struct target *target,
 	return err ? err : take_memory(&taken->dump, target, wanted);
 }
 
-static struct error *add_names(struct guest_dump *dump, const struct frame *frame)
-{
-	const struct location *at;
-	size_t n = 0;
-	struct error *err = symbolizer_locate(dump->symbolizer, frame->addr, frame->kind, &at, &n);
-
-	for (size_t i = 0; i < n && !err; i++)
-		err = short_names_add(dump->names, at[i].function, strlen(at[i].function));
-	return err;
-}
-
-static struct error *add_names_of(struct guest_dump *dump, const struct guest_dump_trace *trace)
+static struct error *add_names(struct guest_dump *dump, const struct guest_dump_trace *trace)
 {
 	struct error *err = NULL;
 
-	for (size_t i = 0; i < trace->n_frames && !err; i++)
-		err = add_names(dump, &trace->frames[i]);
+	for (size_t i = 0; i < trace->n_frames && !err; i++) {
+		const struct frame *frame = &trace->frames[i];
+		const struct location *at;
+		size_t n = 0;
+
+		err = symbolizer_locate(dump->symbolizer, frame->addr, frame->kind, &at, &n);
+		for (size_t k = 0; k < n && !err; k++)
+			err = short_names_add(dump->names, at[k].function, strlen(at[k].function));
+	}
 	return err;
 }
 
@@ -569,9 +570,9 @@ static struct error *take_names(struct guest_dump *dump)
 	struct error *err = short_names_new(&dump->names);
 
 	for (size_t v = 0; v < dump->n_vcpus && !err; v++)
-		err = add_names_of(dump, &dump->vcpus[v].trace);
+		err = add_names(dump, &dump->vcpus[v].trace);
 	for (size_t t = 0; t < dump->n_threads && !err; t++)
-		err = add_names_of(dump, &dump->threads[t].trace);
+		err = add_names(dump, &dump->threads[t].trace);
 	return err;
 }
 
