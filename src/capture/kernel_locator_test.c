@@ -24,7 +24,7 @@ struct guest {
 	struct kernel_locator locator;
 	struct sample *sample;
 	uint64_t shown_by; /* page tables */
-	uint64_t reads;
+	uint64_t reads, reads_beside;
 };
 
 static size_t read_memory(struct target *target, const struct regs *regs, uint64_t va, void *buf,
@@ -33,10 +33,24 @@ static size_t read_memory(struct target *target, const struct regs *regs, uint64
 	struct guest *guest = (struct guest *)target;
 
 	guest->reads++;
+	guest->reads_beside += regs->mmu.root == BESIDE;
 	return regs->mmu.root == guest->shown_by ? read_kernel(guest->kernel, va, buf, len) : 0;
 }
 
 static const struct target_ops ops = {.scheme = "fake", .read = read_memory};
+
+/* The tables of a program lead to it; those beside them, too, if they are its kernel's. */
+static bool beside_leads;
+
+static enum xlate_status translate(const struct mmu *mmu, uint64_t va, const struct physmem *mem,
+				   struct xlate *out)
+{
+	(void)mem;
+	out->addr = mmu->root == TABLES || beside_leads ? va : va + FRAME_SIZE;
+	return XLATE_OK;
+}
+
+static const struct arch arch = {.name = "fake", .translate = translate};
 
 /* A program runs. */
 static int begin(void **state)
@@ -46,7 +60,10 @@ static int begin(void **state)
 	struct regs *regs;
 
 	assert_non_null(guest);
+	beside_leads = true;
 	guest->target.ops = &ops;
+	guest->target.follows_tables = true;
+	guest->target.info.arch = &arch;
 	guest->kernel = calloc(1, sizeof(*guest->kernel));
 	assert_non_null(guest->kernel);
 	guest->kernel->last = names;
@@ -98,6 +115,7 @@ static void a_kernel_is_found_while_a_program_runs(void **state)
 {
 	struct guest *guest = *state;
 
+	beside_leads = false;
 	assert_true(sample(guest));
 	assert_int_equal(images_count(guest->images), 1);
 	guest->reads = 0;
@@ -113,6 +131,16 @@ static void a_kernel_is_found_that_hides_from_programs(void **state)
 	guest->shown_by = BESIDE;
 	assert_true(sample(guest));
 	assert_int_equal(images_count(guest->images), 1);
+}
+
+/* Whatever they are. */
+static void other_tables_beside_those_of_a_program_are_not_read(void **state)
+{
+	struct guest *guest = *state;
+
+	beside_leads = false;
+	assert_true(sample(guest));
+	assert_int_equal(guest->reads_beside, 0);
 }
 
 static void a_program_whose_tables_show_no_kernel_delays_none(void **state)
@@ -151,7 +179,7 @@ static void a_search_from_a_program_is_not_repeated_at_once(void **state)
 
 	guest->shown_by = 1;
 	assert_false(sample(guest));
-	guest->shown_by = TABLES;
+	guest->shown_by = BESIDE;
 	assert_false(sample(guest));
 	guest->sample->time_ns += SECOND;
 	assert_true(sample(guest));
@@ -174,6 +202,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_kernel_is_found_while_a_program_runs),
 		TEST(a_kernel_is_found_that_hides_from_programs),
+		TEST(other_tables_beside_those_of_a_program_are_not_read),
 		TEST(a_program_whose_tables_show_no_kernel_delays_none),
 		TEST(programs_of_a_guest_without_such_a_kernel_are_soon_left_alone),
 		TEST(a_search_from_a_program_is_not_repeated_at_once),

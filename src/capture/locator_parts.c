@@ -129,7 +129,9 @@ static struct error *find_kernel(struct kernel_locator *kernel, const struct gue
 	struct kernel_memory found;
 	struct error *err = kernel_memory_find(memory, kernel_space(from), from->pc, &found, added);
 
-	if (!from->user)
+	if (from->user)
+		kernel->program_tries++;
+	else
 		kernel->tries++;
 	/* Memory that took all steps once takes them again. */
 	kernel->done = kernel->tries == TRIES_MAX || memory->budget->exhausted;
@@ -145,14 +147,33 @@ static struct error *find_kernel(struct kernel_locator *kernel, const struct gue
 	return err;
 }
 
-static struct error *search_by(struct kernel_locator *kernel, struct target *target,
-			       struct images *images, const struct regs *from,
-			       struct budget *budget, bool *added)
+/*
+ * The tables beside those of a program are its kernel's (KPTI) if they lead to the program, too. Its
+ * own then show a part of the kernel alone, or all of it.
+ */
+static void choose_tables(struct target *target, struct regs *regs)
 {
-	struct memory_view view = {.target = target, .regs = from};
+	struct mmu beside = regs->mmu;
+	uint64_t at, at_beside;
+
+	mmu_use_kernel(&beside, regs->kernel_root);
+	if (regs->user && regs->kernel_root &&
+	    target_translate(target, &regs->mmu, regs->pc, &at) &&
+	    target_translate(target, &beside, regs->pc, &at_beside) && at == at_beside)
+		regs->mmu = beside;
+}
+
+struct error *kernel_locator_search(struct kernel_locator *kernel, struct target *target,
+				    struct images *images, const struct regs *from,
+				    struct budget *budget, bool *added)
+{
+	struct regs regs = *from;
+	struct memory_view view = {.target = target, .regs = &regs};
 	const struct guest_memory memory = {&view, memory_view_read, budget};
 	struct error *err = NULL;
 
+	*added = false;
+	choose_tables(target, &regs);
 	if (!kernel->done)
 		err = find_kernel(kernel, &memory, images, from, added);
 	else
@@ -163,24 +184,6 @@ static struct error *search_by(struct kernel_locator *kernel, struct target *tar
 	if (budget->exhausted)
 		kernel->modules.list = 0;
 	return err;
-}
-
-struct error *kernel_locator_search(struct kernel_locator *kernel, struct target *target,
-				    struct images *images, const struct regs *from,
-				    struct budget *budget, bool *added)
-{
-	struct regs regs = *from;
-	struct error *err;
-
-	*added = false;
-	kernel->program_tries += from->user;
-	/* A program's own tables may show a part of the kernel alone, or all of it: they come last. */
-	if (from->user && from->kernel_root)
-		mmu_use_kernel(&regs.mmu, from->kernel_root);
-	err = search_by(kernel, target, images, &regs, budget, added);
-	if (err || kernel->done || mmu_table(&regs.mmu) == mmu_table(&from->mmu))
-		return err;
-	return search_by(kernel, target, images, from, budget, added);
 }
 
 /* Files of programs, below the user's directory. */

@@ -62,6 +62,11 @@ class Processes(Proc, GuestCase):
         self.assertEqual(status, 0, text)
         return text
 
+    def dump(self, options):
+        status, text = self.dom0(f"uniprof stack {options} --json linux 2>stack.err || {{ cat stack.err; false; }}", 120)
+        self.assertEqual(status, 0, text)
+        return json.loads(text)
+
     def check(self, kind, vcpus):
         self.start(kind, vcpus)
         inside = self.inside()
@@ -74,6 +79,7 @@ class Processes(Proc, GuestCase):
         self.check_threads(listed, threads)
         self.check_waits(seen, threads)
         self.check_stacks(seen)
+        self.check_vcpus()
         self.assertEqual([cpu["cpu"] for cpu in listed["cpus"]], list(range(vcpus)))
         self.check_time(listed)
         self.runs_on("linux")
@@ -112,9 +118,15 @@ class Processes(Proc, GuestCase):
 
     def check_stacks(self, seen):
         """Where each thread waits in the kernel is what the kernel itself says; that leaves the scheduler's own functions out."""
-        status, text = self.dom0("uniprof stack --all-threads --full-names --json linux 2>stack.err || { cat stack.err; false; }", 120)
-        self.assertEqual(status, 0, text)
-        self.compare_stacks(json.loads(text))
+        self.compare_stacks(self.dump("--all-threads --full-names"))
+
+    def check_vcpus(self):
+        """The thread that turns has a vCPU at nearly any moment."""
+        for _ in range(10):
+            vcpus = self.dump("")["vcpus"]
+            if "turns (x) y" in {vcpu["thread"]["name"] for vcpu in vcpus if "thread" in vcpu}:
+                return
+        self.fail(f"no vCPU is told to run it: {vcpus}")
 
     def check_time(self, listed):
         """The thread that turns is seen on a CPU, and its CPU time grows."""

@@ -7,7 +7,6 @@ the functions in EVERY is timed, and each counts as the lower quartile of those:
 have the CPU, and where its host's speed changes, the shortest may be half of any other. Usage: counted.py [threads]
 """
 
-import bisect
 import itertools
 import json
 import sys
@@ -26,7 +25,8 @@ class Count:
         self.timed = []
 
     def note(self, seconds):
-        bisect.insort(self.timed, seconds)
+        self.timed.append(seconds)
+        self.timed.sort()
         self.each = self.timed[len(self.timed) // 4]
 
     def spent(self):
