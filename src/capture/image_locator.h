@@ -93,16 +93,15 @@ struct error *image_locator_end(struct image_locator *locator);
 
 /*
  * Takes a Linux kernel's names and unwind tables from the guest's own memory
- * (symbol/kernel/kernel.h), once a vCPU is seen to execute one, or a program of
- * a guest whose kernel is at known addresses, and those of its modules; of
- * modules that are loaded later, once a vCPU executes them. The user's files
- * come first where they cover the same code. With `with_threads` also finds
- * where its threads are.
+ * (symbol/kernel/kernel.h), once a vCPU is seen to execute one or, on x86-64, a
+ * program; and those of its modules; of modules that are loaded later, once a
+ * vCPU executes them. The user's files come first where they cover the same
+ * code. With `with_threads` also finds where its threads are.
  */
 struct kernel_locator {
 	unsigned tries; /* for the kernel, then for modules that have come */
 	uint64_t next_ns;
-	unsigned program_tries; /* from programs, of which any system has some */
+	unsigned program_tries; /* searches from a program, which may be one of another system */
 	uint64_t next_program_ns;
 	bool done; /* with the kernel */
 	bool with_threads;

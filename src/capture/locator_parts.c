@@ -148,8 +148,8 @@ static struct error *find_kernel(struct kernel_locator *kernel, const struct gue
 }
 
 /*
- * The tables beside those of a program are its kernel's (KPTI) if they lead to the program, too. Its
- * own then show a part of the kernel alone, or all of it.
+ * The tables beside those of a program are its kernel's (KPTI) if they lead to the program, too: they
+ * show the whole kernel, and the program's own may show a part of it.
  */
 static void choose_tables(struct target *target, struct regs *regs)
 {

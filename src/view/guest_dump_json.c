@@ -192,7 +192,7 @@ static struct error *add_trace(const struct guest_dump *dump, const struct guest
 	return NULL;
 }
 
-static json_t *runs(const struct recorded_thread *thread)
+static json_t *running_thread(const struct recorded_thread *thread)
 {
 	return json_pack("{s:o, s:o, s:o, s:o, s:b, s:b}", "pid", json_id(thread->pid), "tid",
 			 json_id(thread->tid), "name", text(thread->name), "process",
@@ -215,7 +215,7 @@ static struct error *add_vcpu(const struct guest_dump *dump, const struct guest_
 				    json_string(vcpu->regs->user ? "user" : "kernel"));
 	json_object_set_new(json, "bits", json_integer(guest_dump_bits(vcpu->regs)));
 	if (vcpu->thread)
-		json_object_set_new(json, "thread", runs(vcpu->thread));
+		json_object_set_new(json, "thread", running_thread(vcpu->thread));
 	add_registers(dump, vcpu, json);
 	json_object_set_new(json, "code", code(vcpu));
 	json_object_set_new(json, "stack",
