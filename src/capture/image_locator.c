@@ -420,10 +420,6 @@ void image_locator_offer(struct image_locator *locator, const struct regs *regs,
 
 static struct error *begin_files(struct image_locator *locator, const struct sample *sample)
 {
-	locator->tries++;
-	locator->next_ns = sample->time_ns + locator->wait_ns;
-	locator->wait_ns =
-		2 * locator->wait_ns < PATIENCE_MAX ? 2 * locator->wait_ns : PATIENCE_MAX;
 	locator->views = 0;
 	for (uint32_t i = 0; i < sample->vcpus && locator->views < VIEWS; i++)
 		if (sample->vcpu[i].online && sample->vcpu[i].regs.word)
@@ -431,6 +427,13 @@ static struct error *begin_files(struct image_locator *locator, const struct sam
 	for (unsigned i = 0; i < locator->offers && i < OFFERED; i++)
 		locator->view[locator->views++] = locator->offered[i];
 	locator->offers = 0;
+	/* A search from nowhere finds nothing, and would prove nothing. */
+	if (!locator->views)
+		return NULL;
+	locator->tries++;
+	locator->next_ns = sample->time_ns + locator->wait_ns;
+	locator->wait_ns =
+		2 * locator->wait_ns < PATIENCE_MAX ? 2 * locator->wait_ns : PATIENCE_MAX;
 	return background_new(search_files, locator, FILES_STEPS, &locator->search);
 }
 
@@ -513,11 +516,9 @@ static struct error *search(struct image_locator *locator, const struct sample *
 	}
 	/* A kernel that was found may have changed that. */
 	if (!err && !locator->search && time_for_files(locator, sample)) {
-		const bool first = !locator->tries;
-
 		err = begin_files(locator, sample);
 		if (!err)
-			err = work_at_once(locator, first, stop);
+			err = work_at_once(locator, locator->tries == 1, stop);
 	}
 	return err;
 }
@@ -575,17 +576,14 @@ static void end_file(struct image_locator *locator, size_t i, bool *found_any)
 
 struct error *image_locator_end(struct image_locator *locator)
 {
+	const bool unfinished = locator->search;
 	bool found_any = false;
 	size_t other = SIZE_MAX;
 
-	if (locator->search) {
-		background_free(locator->search);
-		locator->search = NULL;
-		/* An unfinished first search proves nothing. */
-		if (locator->tries <= 1)
-			return NULL;
-	}
-	if (!locator->tries)
+	background_free(locator->search);
+	locator->search = NULL;
+	/* An unfinished first search proves nothing. */
+	if (locator->tries <= unfinished)
 		return NULL;
 	for (size_t i = 0; i < locator->files; i++) {
 		const struct image_file *file = images_file(locator->images, i);

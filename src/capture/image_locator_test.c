@@ -282,6 +282,30 @@ static void a_program_that_did_not_run_is_no_error(void **state)
 	end(&guest);
 }
 
+/* By the host's side no vCPU of an idle guest has registers. */
+static void a_guest_that_never_ran_proves_nothing_about_a_file(void **state)
+{
+	struct guest guest;
+
+	begin_with_a_program(&guest);
+	fake_load(&guest.memory, &app, 0);
+	guest.sample->vcpu[0].regs.word = 0;
+	for (uint64_t s = 1; s < 100; s++)
+		assert_null(sample_at(&guest, s * 1000 * MS, 0));
+	guest.sample->vcpu[0].regs.word = 8;
+	assert_null(sample_at(&guest, 100 * 1000 * MS, 0x101234));
+	assert_true(images_get(guest.images, 0)->checked);
+	assert_null(image_locator_end(guest.locator));
+	end(&guest);
+
+	begin_with_a_program(&guest);
+	guest.sample->vcpu[0].regs.word = 0;
+	assert_null(sample_at(&guest, 1, 0));
+	assert_null(image_locator_end(guest.locator));
+	assert_string_equal(guest.notes, "");
+	end(&guest);
+}
+
 /* The kernel has been found; the programs that run on it are not its business. */
 static void programs_without_a_file_are_not_looked_for(void **state)
 {
@@ -440,6 +464,7 @@ int main(void)
 		cmocka_unit_test(another_build_that_the_toolstack_named_is_dropped),
 		cmocka_unit_test(programs_in_user_mode_are_no_proof),
 		cmocka_unit_test(a_program_that_did_not_run_is_no_error),
+		cmocka_unit_test(a_guest_that_never_ran_proves_nothing_about_a_file),
 		cmocka_unit_test(programs_without_a_file_are_not_looked_for),
 		cmocka_unit_test(what_cannot_be_read_is_taken_on_trust_and_said),
 		cmocka_unit_test(return_addresses_on_the_stack_are_looked_at),

@@ -110,6 +110,12 @@ class Host(KvmCase):
         idle = [stack for stack in self.folded("--state blocked") if stack[1] == "[idle]"]
         self.assertTrue(any("kvm_vcpu_block" in stack for stack in idle), idle)
 
+    def test_exits_of_a_guest_that_no_sample_meets(self):
+        self.boot("naps-pvh-fp")
+        said = self.record("naps-pvh-fp", "--via", self.way, "-F 20 -T 0.3")
+        self.assertNotIn("not found", said)
+        self.assertIn(("hlt", "bare_sleep_until"), self.exits())
+
 
 class HostEvents(Host):
     """The same by perf events, and ptrace where the guest has a stack."""

@@ -105,6 +105,7 @@ static void kvm_close(struct target *target)
 	host_events_free(kvm->events);
 	process_files_free((struct target_file *)target->host_files, target->n_host_files);
 	sample_free(kvm->crosscheck);
+	sample_free(kvm->opened);
 	error_free(kvm->why_stopped);
 	stops_free(&kvm->stops);
 	guard_stop(kvm->pages.guard);
@@ -378,7 +379,7 @@ static struct error *find_memory_now(struct kvm_target *kvm)
 			find_memory(kvm, sample);
 		threads_wait(&kvm->stops.threads, clock_now_ns() + TRY_NS);
 	}
-	sample_free(sample);
+	kvm->opened = sample;
 	return err;
 }
 
@@ -442,6 +443,17 @@ static void choose_readers(struct kvm_target *kvm, bool host)
 	stops->wants_cpu = stops->read_nostop && !kvm->events ? kvm_wants_cpu : NULL;
 }
 
+/*
+ * The host's side alone shows no registers of a vCPU that does not run; those that it had when it was
+ * opened lead to its code, which names exits.
+ */
+static void tell_opened(const struct kvm_target *kvm, struct sample *sample)
+{
+	for (uint32_t i = 0; i < sample->vcpus && i < kvm->opened->vcpus; i++)
+		if (!sample->vcpu[i].regs.word && kvm->opened->vcpu[i].online)
+			sample->vcpu[i].regs = kvm->opened->vcpu[i].regs;
+}
+
 static struct error *sample_now(struct kvm_target *kvm, struct sample *sample)
 {
 	const bool host = kvm->base.sees_host && guest_ram_map(kvm->ram)->n && sample->vcpu->host;
@@ -450,6 +462,8 @@ static struct error *sample_now(struct kvm_target *kvm, struct sample *sample)
 	if (host && kvm->why_stopped && !kvm->events)
 		return without_bpf(kvm);
 	choose_readers(kvm, host);
+	if (host)
+		tell_opened(kvm, sample);
 	return stops_sample(&kvm->stops, sample);
 }
 

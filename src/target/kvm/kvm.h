@@ -26,6 +26,7 @@ struct kvm_target {
 	struct bpf_reader *bpf;
 	struct host_events
 		*events; /* the host's side without BPF; NULL: it is not wanted, or comes by BPF */
+	struct sample *opened; /* the last one that searched the guest's memory as it was opened */
 	struct sample *crosscheck; /* for kvm_crosscheck_more(); NULL: none was needed yet */
 	uint64_t crosscheck_ns;	   /* time of the next attempt */
 	uint64_t hotplug_ns;	   /* next check for hotplug */
