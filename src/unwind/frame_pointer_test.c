@@ -193,6 +193,31 @@ static void narrow_code_is_unwound_by_narrow_words(void **state)
 	expect_sure();
 }
 
+/* A trap of narrow code, of the kernel itself or of a program, whose stack pointer is pushed, too. */
+static void a_handler_of_narrow_code_knows_a_program_by_its_privilege(void **state)
+{
+	uint32_t narrow[16] = {(uint32_t)(TEXT + G + 5), [3] = (uint32_t)(STACK + 0x38)};
+
+	CODE(MAIN, "\x55\x89\xe5\x90");
+	CODE(F, "\x55\x89\xe5\x83\xec\x08\x90\x90");
+	CODE(G, "\x60"); /* pusha; call LEAF; popa; iret */
+	call(G + 1, TEXT + LEAF);
+	CODE(G + 6, "\x61\xcf");
+	narrow[0] = (uint32_t)(TEXT + G + 6);
+	narrow[9] = (uint32_t)(TEXT + F + 6);
+	narrow[10] = 8;
+	narrow[11] = 0x246;
+	narrow[14] = 0;
+	narrow[15] = (uint32_t)IN_MAIN;
+	memcpy(stack, narrow, sizeof(narrow));
+	regs.word = 4;
+	unwind_anywhere(TEXT + LEAF, 0);
+	EXPECT(UNWIND_OUTERMOST, TEXT + G + 6, TEXT + F + 6, IN_MAIN);
+	((uint32_t *)stack)[10] = 0x1b;
+	unwind_anywhere(TEXT + LEAF, 0);
+	EXPECT(UNWIND_OUTERMOST, TEXT + G + 6);
+}
+
 /*
  * Pops the registers of a thread switch: the function's own return address is
  * gone, or never was.
@@ -223,6 +248,7 @@ int main(void)
 		TEST(a_function_that_was_jumped_to_has_the_jumpers_caller),
 		TEST(a_part_that_symbols_do_not_count_to_its_function_is_reached),
 		TEST(narrow_code_is_unwound_by_narrow_words),
+		TEST(a_handler_of_narrow_code_knows_a_program_by_its_privilege),
 		TEST(what_begins_a_thread_has_no_caller),
 	};
 

@@ -134,7 +134,7 @@ static void emulate(struct handler_run *run, const struct link_op *op)
 {
 	const struct link_code *code = run->walk->isa->link_code;
 	const struct handler_value base = run->x[op->rs1];
-	struct handler_value *control = NULL;
+	struct handler_value *control = NULL, was = {0};
 
 	run->x[code->zero] = (struct handler_value){.known = true};
 	if (calls(run->walk->isa, op)) {
@@ -145,10 +145,12 @@ static void emulate(struct handler_run *run, const struct link_op *op)
 		handler_store(run, base.is + (uint64_t)op->imm, run->x[op->rs2]);
 	if (op->op == LINK_WRITE)
 		control = code->control(run, op->imm);
-	if (control)
-		*control = run->x[op->rs1];
+	if (control) {
+		was = *control;
+		*control = base;
+	}
 	if (op->rd != code->zero)
-		run->x[op->rd] = emulated(run, op);
+		run->x[op->rd] = control ? was : emulated(run, op);
 }
 
 bool handler_run(struct handler_run *run, struct walk *walk)

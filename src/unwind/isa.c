@@ -50,6 +50,7 @@ struct seeker {
 	unsigned steps;
 	bool cut;  /* a path was not followed to its end */
 	bool away; /* a path goes to an unknown address */
+	bool out;  /* ... or returns, or leaves the function */
 	bool left; /* scratch->left is the state at a jump by table, or one that leaves the function, */
 	bool guessing; /* and does not change any more */
 	void *state;
@@ -130,6 +131,7 @@ static uint64_t branch(struct seeker *seeker, uint64_t next, uint64_t behind, ui
 	size_t i;
 
 	if ((paths->parts || seeker->query->end) && !is_within(seeker, target)) {
+		seeker->out = true;
 		if (paths->parts)
 			open_target(seeker, target, true);
 		return next;
@@ -224,6 +226,7 @@ static bool seek_path(struct seeker *seeker, const struct open_path *from)
 		len = n < paths->unit ? 0
 				      : paths->apply(bytes, n, pc, seeker->state, &path, &target);
 		seeker->cut |= !len;
+		seeker->out |= path == PATH_RETURN;
 		if (!len)
 			return false;
 		next = pc + len;
@@ -360,8 +363,8 @@ enum flow_result paths_follow(const struct paths *paths, const struct flow_query
 	return result;
 }
 
-bool paths_return(const struct paths *paths, const struct flow_query *query,
-		  struct code_reader *reader, void *state)
+enum paths_end paths_return(const struct paths *paths, const struct flow_query *query,
+			    struct code_reader *reader, void *state)
 {
 	struct seeker seeker = seeker_of(paths, query, reader, state);
 	bool found;
@@ -370,10 +373,14 @@ bool paths_return(const struct paths *paths, const struct flow_query *query,
 	found = seek(&seeker, query->addr, paths->ahead);
 	*reader->steps += seeker.steps;
 	/* If no path returns, the last call leaves the function instead. */
-	if (found || !seeker.left || seeker.cut)
-		return found;
-	memcpy(state, seeker.scratch->left, paths->state_size);
-	return true;
+	if (!found && seeker.left && !seeker.cut) {
+		memcpy(state, seeker.scratch->left, paths->state_size);
+		found = true;
+	}
+	if (found)
+		return PATHS_RETURN;
+	return query->end && !seeker.cut && !seeker.away && !seeker.out ? PATHS_NEVER
+									: PATHS_UNKNOWN;
 }
 
 const char *unwind_end_text(enum unwind_end end)

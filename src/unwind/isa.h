@@ -116,6 +116,13 @@ enum found {
 	FOUND_END     /* out->end says which */
 };
 
+/* Where the paths from an instruction on lead. */
+enum paths_end {
+	PATHS_UNKNOWN,
+	PATHS_RETURN, /* at least one returns to the caller */
+	PATHS_NEVER, /* none does, nor leaves the function: they end in calls that do not come back, or in loops */
+};
+
 struct unwind_isa {
 	uint8_t isa, word;  /* enum isa and bytes: the struct regs of this processor */
 	uint8_t sp, fp, ra; /* DWARF numbers; ra: the link register, or the column for the pc */
@@ -162,10 +169,10 @@ struct unwind_isa {
 
 	/*
 	 * The rule by which the code from query->addr on returns to its caller, without the
-	 * function's start. False: no return was found. NULL: not supported.
+	 * function's start; set for PATHS_RETURN alone. NULL: not supported.
 	 */
-	bool (*find_return)(const struct flow_query *query, struct code_reader *reader,
-			    struct rule *out);
+	enum paths_end (*find_return)(const struct flow_query *query, struct code_reader *reader,
+				      struct rule *out);
 
 	/*
 	 * True if the code from `va` on leads to a return from an interrupt, not to one to a
@@ -286,10 +293,10 @@ enum flow_result paths_follow(const struct paths *paths, const struct flow_query
 
 /*
  * Follows the code from query->addr on to a return, or else to a last call. *state: in, that at the
- * beginning; out, that before the return.
+ * beginning; out, that before the return. PATHS_NEVER only where query->end is known.
  */
-bool paths_return(const struct paths *paths, const struct flow_query *query,
-		  struct code_reader *reader, void *state);
+enum paths_end paths_return(const struct paths *paths, const struct flow_query *query,
+			    struct code_reader *reader, void *state);
 
 /* Fields of instructions, for decoders. */
 

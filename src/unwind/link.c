@@ -488,19 +488,22 @@ enum flow_result link_follow(const struct flow_query *query, struct code_reader 
 	return result;
 }
 
-bool link_find_return(const struct flow_query *query, struct code_reader *reader, struct rule *out)
+enum paths_end link_find_return(const struct flow_query *query, struct code_reader *reader,
+				struct rule *out)
 {
 	const struct unwind_isa *isa = query->isa;
 	const struct paths paths = paths_of(isa);
 	struct link_state state = at_entry(isa);
+	enum paths_end end;
 	struct value sp, fp;
 
 	state.ahead = true;
 	state.x[isa->fp] = (struct value){.is = FP};
 	if (query->kind == FRAME_RETURN)
 		called(&state);
-	if (!paths_return(&paths, query, reader, &state))
-		return false;
+	end = paths_return(&paths, query, reader, &state);
+	if (end != PATHS_RETURN)
+		return end;
 	sp = state.x[isa->sp];
 	fp = state.x[isa->fp];
 	*out = (struct rule){.cfa_sp = sp.is == CFA ? sp.number : RULE_NOT,
@@ -513,5 +516,5 @@ bool link_find_return(const struct flow_query *query, struct code_reader *reader
 	if (out->fp_at == RULE_NOT && fp.is == FP && !fp.number)
 		out->fp_at = RULE_SAME;
 	out->chained = is_record(isa, out);
-	return true;
+	return end;
 }

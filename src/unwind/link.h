@@ -37,7 +37,7 @@ enum link_kind {
 	LINK_JALR,   /* to rs1 + imm, return address to rd */
 	LINK_BRANCH, /* to pc + imm, or on */
 	LINK_READ,   /* rd = the control register `imm` */
-	LINK_WRITE,  /* the control register `imm` = rs1; with rd, as LINK_OTHER */
+	LINK_WRITE,  /* the control register `imm` = rs1, rd = what it was */
 	LINK_XRET,   /* returns from a handler */
 	LINK_STOP,   /* a trap, or no instruction at all */
 	LINK_BEGIN,  /* stands where functions begin, and does nothing */
@@ -95,7 +95,7 @@ struct handler_run {
 	struct walk *walk;
 	struct handler_value x[LINK_REGISTERS]; /* by DWARF number */
 	struct handler_value pc, status,
-		other_sp; /* what the return restores, and another stack's */
+		other_sp; /* what the return restores, and another stack's (RISC-V: xscratch) */
 	struct {
 		uint64_t va;
 		struct handler_value value;
@@ -124,7 +124,8 @@ struct link_code {
 /* Functions of struct unwind_isa. */
 enum flow_result link_follow(const struct flow_query *query, struct code_reader *reader,
 			     struct rule *out);
-bool link_find_return(const struct flow_query *query, struct code_reader *reader, struct rule *out);
+enum paths_end link_find_return(const struct flow_query *query, struct code_reader *reader,
+				struct rule *out);
 bool link_begins_stack(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 bool link_sets_up_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 bool link_makes_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);

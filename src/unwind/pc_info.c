@@ -323,20 +323,38 @@ static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
 	return false;
 }
 
+static bool never_returns(struct unwinder *unwinder, const struct pc_info *info)
+{
+	const struct unwind_isa *isa = unwinder->isa;
+	const struct frame_state *state = &info->state;
+	const struct flow_query query = {.isa = isa,
+					 .start = state->start,
+					 .end = state->end,
+					 .addr = address_of(unwinder, info),
+					 .kind = info->kind};
+	struct rule unused;
+
+	return isa->find_return && state->has_start && !state->learned && state->end &&
+	       isa->find_return(&query, &unwinder->reader, &unused) == PATHS_NEVER;
+}
+
 bool pc_info_seek(struct unwinder *unwinder, struct pc_info *info, enum pc_info_sought what,
 		  struct rule *rule)
 {
 	const struct unwind_isa *isa = unwinder->isa;
 	const struct flow_query query = {.isa = isa, .addr = info->addr, .kind = info->kind};
-	struct rule *found = what == SOUGHT_RECORD ? rule : &info->found[what];
+	struct rule *found = what < SOUGHT_RECORD ? &info->found[what] : rule;
 	uint64_t began;
 
 	/* With little left to spend, the answer could be wrong for later stacks. */
 	if (!info->sought[what] && info->readable && unwinder->steps >= PATHS_STEPS_WITHIN) {
 		info->sought[what] = true;
 		if (what == SOUGHT_RETURN)
-			info->is_found[what] = isa->find_return &&
-					       isa->find_return(&query, &unwinder->reader, found);
+			info->is_found[what] =
+				isa->find_return &&
+				isa->find_return(&query, &unwinder->reader, found) == PATHS_RETURN;
+		else if (what == SOUGHT_NEVER)
+			info->is_found[what] = never_returns(unwinder, info);
 		else if (what == SOUGHT_FRAME)
 			info->is_found[what] = find_before(unwinder, info, isa->makes_frame,
 							   isa->may_begin, found, &info->began);
@@ -345,7 +363,7 @@ bool pc_info_seek(struct unwinder *unwinder, struct pc_info *info, enum pc_info_
 							   found, &began) &&
 					       found->cfa_fp != RULE_NOT;
 	}
-	if (what != SOUGHT_RECORD)
+	if (what < SOUGHT_RECORD)
 		*rule = *found;
 	return info->is_found[what];
 }

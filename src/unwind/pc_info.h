@@ -34,6 +34,8 @@ enum pc_info_sought {
 	SOUGHT_RETURN, /* the code ahead returns */
 	/* A frame record set up a little before leads here: the function works with such; no rule is kept. */
 	SOUGHT_RECORD,
+	/* The code ahead never returns, nor leaves its function, whose bounds are known; no rule is kept. */
+	SOUGHT_NEVER,
 	PC_INFO_SOUGHT
 };
 

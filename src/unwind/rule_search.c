@@ -69,6 +69,7 @@ enum found rule_record(struct walk *walk, bool blind, uint8_t *trust)
 	const struct record_layout *layout = &walk->isa->record;
 	const uint64_t fp = walk->at.fp;
 	uint64_t next, ret, lr;
+	bool last;
 
 	*trust = TRUST_GUESS;
 	if (walk->isa->find_record)
@@ -80,13 +81,14 @@ enum found rule_record(struct walk *walk, bool blind, uint8_t *trust)
 	if (!walk_load(walk, fp + (uint64_t)layout->fp_at, &next) ||
 	    !walk_load(walk, fp + (uint64_t)layout->ra_at, &ret))
 		return FOUND_NONE;
+	last = walk_is_none(walk, ret);
 	ret = walk_strip(walk, ret);
 	if (is_in_link(walk, ret, blind, &lr)) {
 		walk_return_to(walk, lr, walk->at.sp);
 		walk->at.chained = false;
 		return FOUND_CALLER;
 	}
-	if (!ret)
+	if (last)
 		return at_last(walk, blind);
 	if (walk->isa->fp_reserved && next && next <= fp)
 		return walk_end(walk, next == fp ? UNWIND_LOOP : UNWIND_BROKEN);

@@ -351,8 +351,7 @@ static enum found go_to_caller(struct walk *walk, const struct row *row,
 	return FOUND_CALLER;
 }
 
-/* Goes to the caller, if that has called this very function by its address. */
-static bool go_to_who_called(struct walk *walk)
+bool rule_go_to_who_called(struct walk *walk)
 {
 	const struct frame_state *state = &walk->state;
 	struct call call;
@@ -383,7 +382,7 @@ static enum found at_end(struct walk *walk, uint8_t *trust)
 		*trust = TRUST_SURE;
 		if (at.first ? rule_code(walk, trust) == FOUND_CALLER &&
 				       walk->at.addr >> 63 == at.addr >> 63
-			     : go_to_who_called(walk))
+			     : rule_go_to_who_called(walk))
 			return FOUND_CALLER;
 	}
 	walk->at = at;
@@ -540,7 +539,7 @@ static enum found try_cfa(struct walk *walk, uint64_t cfa, bool by_fp, uint8_t *
 	if (found != FOUND_CALLER)
 		return found;
 	/* A start that was learned may be another function's: no caller here proves nothing. */
-	if (!ret && state->flow == FLOW_FOUND)
+	if (walk_is_none(walk, ret) && state->flow == FLOW_FOUND)
 		return state->learned ? FOUND_NONE : walk_end(walk, UNWIND_OUTERMOST);
 	ret = walk_strip(walk, ret);
 	call = walk_call(walk, ret);

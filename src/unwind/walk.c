@@ -183,8 +183,8 @@ static bool records_end(struct walk *walk)
 
 	if (!at->chained || !at->fp_known)
 		return false;
-	return !at->fp ||
-	       (walk_load(walk, at->fp + (uint64_t)walk->isa->record.ra_at, &ret) && !ret);
+	return !at->fp || (walk_load(walk, at->fp + (uint64_t)walk->isa->record.ra_at, &ret) &&
+			   walk_is_none(walk, ret));
 }
 
 /* Does the code say where the return address is, and is there none? Then it is hardly elsewhere. */
@@ -252,6 +252,20 @@ static bool marks_first_frame(struct walk *walk)
 	return n && isa->begins_stack(isa, bytes, n);
 }
 
+/*
+ * Is this the first function of a thread, which never returns? Its return address is what stood there. Code of
+ * a kernel can always be read: who calls such a function otherwise is found.
+ */
+static bool never_returns(const struct walk *walk)
+{
+	const struct regs *regs = walk->in->regs;
+	struct rule unused;
+
+	return !regs->user && walk->at.addr >> 63 == regs->pc >> 63 &&
+	       walk->state.flow == FLOW_FOUND && rule_known(&walk->state) &&
+	       pc_info_seek(walk->in->unwinder, walk_info(walk), SOUGHT_NEVER, &unused);
+}
+
 /* The code has taken over a stack and has dropped where it came from, as what begins a thread does. */
 static bool begins_stack(struct walk *walk)
 {
@@ -259,7 +273,7 @@ static bool begins_stack(struct walk *walk)
 		return false;
 	return (walk->state.flow == FLOW_FOUND && rule_known(&walk->state) &&
 		walk->state.rule.discards) ||
-	       marks_first_frame(walk);
+	       marks_first_frame(walk) || never_returns(walk);
 }
 
 /*
@@ -312,6 +326,18 @@ static bool go_by_table_only(const struct walk *walk)
 	       !(walk->isa->ends_untold && walk->at.kind == FRAME_PC && walk->table.row);
 }
 
+/* What starts a kernel or a program may leave like a handler, but was called. */
+static enum found rule_handler(struct walk *walk, uint8_t *trust)
+{
+	if (walk->at.kind == FRAME_RETURN && rule_go_to_who_called(walk)) {
+		*trust = TRUST_SURE;
+		return FOUND_CALLER;
+	}
+	walk->beyond = false;
+	walk->elsewhere = 0;
+	return walk->isa->interrupted(walk, &walk->trap, trust);
+}
+
 static enum found find_caller(struct walk *walk, uint8_t *trust)
 {
 	enum found found = FOUND_NONE;
@@ -326,7 +352,7 @@ static enum found find_caller(struct walk *walk, uint8_t *trust)
 	if (go_by_table_only(walk))
 		return rule_table_only(walk, trust);
 	if (walk->handler)
-		found = walk->isa->interrupted(walk, &walk->trap, trust);
+		found = rule_handler(walk, trust);
 	if (found == FOUND_NONE && !walk_is_stuck(walk))
 		found = rule_code_and_table(walk, trust);
 	if (found != FOUND_NONE || walk_is_stuck(walk))
@@ -357,6 +383,22 @@ static bool leads_elsewhere(const struct walk *walk)
 	       walk->state.rule.cfa_fp != RULE_NOT && at->fp - walk->stack->va >= REACH;
 }
 
+/*
+ * Does the frame end where the stack does, with no page above? Who jumped here, as the first part of a trap
+ * handler does, has none, and the return address is of the code that was interrupted.
+ */
+static bool fills_stack(const struct walk *walk)
+{
+	const struct window *stack = walk->stack;
+	const struct frame_state *state = &walk->state;
+	const uint64_t end = stack->va + stack->len;
+	uint64_t cfa;
+
+	return !stack->cut && state->has_start && !state->learned && rule_known(state) &&
+	       ((walk_cfa_by_fp(walk, &state->rule, &cfa) && cfa == end) ||
+		(walk_cfa_by_sp(walk, &state->rule, &cfa) && cfa == end));
+}
+
 /* No rule found a caller: why? */
 static enum unwind_end reason(struct walk *walk)
 {
@@ -373,7 +415,7 @@ static enum unwind_end reason(struct walk *walk)
 	if (at->kind == FRAME_RETURN && walk->state.flow == FLOW_FOUND && !walk->state.learned &&
 	    rule_known(&walk->state) && walk->state.rule.entry)
 		return UNWIND_OUTERMOST;
-	if (at->chained && at->fp_known && !at->fp)
+	if ((at->chained && at->fp_known && !at->fp) || fills_stack(walk))
 		return UNWIND_OUTERMOST;
 	if (at->chained && at->fp_known && at->fp < at->sp && at->fp >= walk->stack->va)
 		return records_end(walk) ? UNWIND_OUTERMOST : UNWIND_LOOP;

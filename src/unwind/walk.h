@@ -160,6 +160,12 @@ static inline bool rule_known(const struct frame_state *state)
 	return state->has_flow && (state->flow == FLOW_FOUND || state->flow == FLOW_GUESSED);
 }
 
+/* Return addresses of no caller: 0, and all ones, as xv6 gives its programs and a Cortex-M's link register begins. */
+static inline bool walk_is_none(const struct walk *walk, uint64_t ret)
+{
+	return !ret || ret == (walk->word == 8 ? UINT64_MAX : UINT32_MAX);
+}
+
 /* The address that a pointer means. */
 static inline uint64_t walk_strip(const struct walk *walk, uint64_t va)
 {
@@ -205,6 +211,9 @@ void walk_go_by_rule(struct walk *walk, const struct rule *rule, uint64_t cfa, u
 
 /* Rule: following the function's code to the pc. */
 enum found rule_code(struct walk *walk, uint8_t *trust);
+
+/* Goes to the caller, if that has called this very function by its address. */
+bool rule_go_to_who_called(struct walk *walk);
 
 /* Rule, where no symbol tells the function's start: the code ahead tells it, where it returns. */
 enum found rule_return(struct walk *walk, uint8_t *trust);

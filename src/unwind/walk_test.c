@@ -44,6 +44,38 @@ static void a_zero_return_address_is_the_end(void **state)
 	EXPECT(UNWIND_OUTERMOST, IN_MAIN);
 }
 
+static void a_return_address_of_all_ones_is_the_end(void **state)
+{
+	record(STACK + 0x20, STACK + 0x40, IN_MAIN);
+	record(STACK + 0x40, STACK + 0x60, UINT64_MAX);
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN);
+	symbols = readable = false;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN);
+}
+
+/* As in a kernel whose trap handler's first part has jumped there from a program. */
+static void a_frame_that_ends_with_its_stack_is_the_first(void **state)
+{
+	const uint64_t last = STACK + sizeof(stack) - 16;
+
+	record(STACK + 0x20, last, IN_MAIN);
+	record(last, 0x7ffe, 0x1234567);
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN);
+	/* More of the stack may follow. */
+	window.cut = true;
+	code_version++;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_BROKEN, IN_MAIN);
+	window.cut = false;
+	record(STACK + 0x20, last - 8, IN_MAIN);
+	record(last - 8, 0x7ffe, 0x1234567);
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_BROKEN, IN_MAIN);
+}
+
 static void loops_end(void **state)
 {
 	/* Records that no code stands behind: without symbols, called through pointers. */
@@ -186,6 +218,38 @@ static void a_threads_first_frame_is_known_by_what_marks_it(void **state)
 	*at(STACK + 32) = 0;
 	unwind(TEXT + OMITS + 10, NO_FP);
 	EXPECT(UNWIND_BROKEN, TEXT + JUMPS + 25);
+}
+
+/* What a context switch returns to for the first time has no return address, but what stood on the stack. */
+static void a_function_that_never_returns_begins_a_thread(void **state)
+{
+	CODE(G, "\x55\x48\x89\xe5\xff\xd0"); /* push rbp; mov rbp, rsp; call rax */
+	call(G + 6, TEXT + OMITS);
+	memset(text + G + 11, 0xcc, 64 - 11);
+	text[G + 11] = 0xeb; /* jmp back to the call of what ends it */
+	text[G + 12] = 0xf9;
+	record(STACK + 0x20, STACK + 0x40, TEXT + G + 6);
+	record(STACK + 0x40, 0x99, 0x9999);
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, TEXT + G + 6);
+	/* A caller is one, whatever it called. */
+	call(MAIN + 4, TEXT + G);
+	record(STACK + 0x40, STACK + 0x60, IN_MAIN);
+	record(STACK + 0x60, 0, IN_START);
+	code_version++;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, TEXT + G + 6, IN_MAIN, IN_START);
+	/* If it may return it had a caller; and a program's may not be readable. */
+	record(STACK + 0x40, 0x99, 0x9999);
+	CODE(G + 11, "\x5d\xc3");
+	code_version++;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_BROKEN, TEXT + G + 6);
+	CODE(G + 11, "\xeb\xf9");
+	regs.user = true;
+	code_version++;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_BROKEN, TEXT + G + 6);
 }
 
 static void a_frame_above_the_window_asks_for_more(void **state)
@@ -383,6 +447,8 @@ int main(void)
 		TEST(a_frame_pointer_that_is_none_adds_no_edge),
 		TEST(what_is_no_return_address_ends_the_chain),
 		TEST(a_zero_return_address_is_the_end),
+		TEST(a_return_address_of_all_ones_is_the_end),
+		TEST(a_frame_that_ends_with_its_stack_is_the_first),
 		TEST(loops_end),
 		TEST(what_was_called_through_a_pointer_is_left_where_it_returns),
 		TEST(code_that_its_function_does_not_lead_to_is_left_where_it_returns),
@@ -391,6 +457,7 @@ int main(void)
 		TEST(code_without_a_symbol_that_takes_a_stack_of_its_own_has_no_caller),
 		TEST(a_call_of_a_thunk_is_one_through_a_register),
 		TEST(a_threads_first_frame_is_known_by_what_marks_it),
+		TEST(a_function_that_never_returns_begins_a_thread),
 		TEST(a_frame_above_the_window_asks_for_more),
 		TEST(a_frame_pointer_to_its_own_return_address_ends_a_chain),
 		TEST(frames_are_bounded),

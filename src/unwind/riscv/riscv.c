@@ -171,12 +171,15 @@ static bool gives_frame(struct code_reader *reader, uint64_t ret)
 }
 
 /* Control registers (RISC-V Instruction Set Manual, volume II, "CSR Listing"). */
-enum { CSR_SSTATUS = 0x100, CSR_SEPC = 0x141, CSR_MSTATUS = 0x300, CSR_MEPC = 0x341 };
+enum { CSR_SSTATUS = 0x100, CSR_SSCRATCH = 0x140, CSR_SEPC };
+enum { CSR_MSTATUS = 0x300, CSR_MSCRATCH = 0x340, CSR_MEPC };
 
 static struct handler_value *control(struct handler_run *run, int64_t number)
 {
 	if (number == CSR_SEPC || number == CSR_MEPC)
 		return &run->pc;
+	if (number == CSR_SSCRATCH || number == CSR_MSCRATCH)
+		return &run->other_sp;
 	return number == CSR_SSTATUS || number == CSR_MSTATUS ? &run->status : NULL;
 }
 

@@ -23,7 +23,10 @@ enum {
 	TRAP = 0x0c0,
 	LEAVE = 0x100,
 	HANDLER = 0x140,
-	TEXT_END = 0x180
+	ENTRY = 0x180,
+	BOOT = 0x1c0,
+	SWAP = 0x200,
+	TEXT_END = 0x240
 };
 
 static const uint32_t text[TEXT_END / 64][16] = {
@@ -64,11 +67,23 @@ static const uint32_t text[TEXT_END / 64][16] = {
 			0x30200073},   /* 32 mret */
 	[HANDLER / 64] = {0x00000013,  /*  0 nop */
 			  0x00008067}, /*  4 ret */
+	[ENTRY / 64] = {0x00000093,    /*  0 li ra, 0 */
+			0x03c000ef},   /*  4 jal BOOT */
+	[BOOT / 64] = {0xff010113,     /*  0 addi sp, sp, -16 */
+		       0x00113423,     /*  4 sd ra, 8(sp) */
+		       0xf79ff0ef,     /*  8 jal HANDLER */
+		       0x30200073},    /* 12 mret */
+	[SWAP / 64] = {0x34011173,     /*  0 csrrw sp, mscratch, sp */
+		       0x00011663,     /*  4 bnez sp, 16: from a program */
+		       0x34011173,     /*  8 csrrw sp, mscratch, sp */
+		       0xeb5ff06f},    /* 12 j TRAP */
 };
 
 #define IN_START (TEXT + START + 12)
 #define IN_MAIN	 (TEXT + MAIN + 12)
 #define IN_TRAP	 (TEXT + TRAP + 48)
+#define IN_ENTRY (TEXT + ENTRY + 8)
+#define IN_BOOT	 (TEXT + BOOT + 12)
 
 enum { A0 = 10 };
 
@@ -203,6 +218,26 @@ static void a_trap_from_below_is_outermost(void **state)
 	expect(0, NULL);
 }
 
+/* As in lk: 0 in mscratch tells that the kernel itself was interrupted. */
+static void a_trap_that_asks_by_the_stack_pointer_where_it_came_from_stands_on_that(void **state)
+{
+	regs.elr = TEXT + BURN + 4;
+	regs.spsr = FROM_MACHINE;
+	unwind(TEXT + SWAP, STACK + MAIN_FRAME, IN_MAIN);
+	EXPECT(TEXT + BURN + 4, IN_MAIN, IN_START);
+	regs.spsr = FROM_SUPERVISOR;
+	unwind(TEXT + SWAP, STACK + MAIN_FRAME, 0x2000);
+	expect(0, NULL);
+}
+
+/* The kernel that it starts by mret goes on with its stack. */
+static void what_leaves_like_a_handler_but_was_called_has_a_caller(void **state)
+{
+	stack[SAVED / 8 + 1] = IN_ENTRY;
+	unwind(TEXT + HANDLER, STACK + SAVED, IN_BOOT);
+	EXPECT(IN_BOOT, IN_ENTRY);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -214,6 +249,11 @@ int main(void)
 			its_first_and_last_instructions_are_told_by_the_processors_registers, begin,
 			clean),
 		cmocka_unit_test_setup_teardown(a_trap_from_below_is_outermost, begin, clean),
+		cmocka_unit_test_setup_teardown(
+			a_trap_that_asks_by_the_stack_pointer_where_it_came_from_stands_on_that,
+			begin, clean),
+		cmocka_unit_test_setup_teardown(
+			what_leaves_like_a_handler_but_was_called_has_a_caller, begin, clean),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,7 +133,7 @@ static struct x86_effect enters(const struct x86_insn *insn)
  *   m  writes its ModRM     p  push register    J  jump       x  xchg
  *   r  writes its reg       Q  pop              C  call       M  mov to its ModRM
  *   R  so in 64-bit code    q  pop register     S  stop       L  mov to its reg
- *   w  writes register      X  all registers    E  enter      A  lea
+ *   w  writes register      X  pusha, popa      E  enter      A  lea
  *   W  replaces register    O  pop ModRM        V  leave      F  group FF
  */
 static const char one_byte_effects[] = ".m.r..PQ.m.r..P."
@@ -197,7 +197,8 @@ static struct x86_effect effect_of(char what, const struct x86_insn *insn, uint6
 	case 'O':
 		return with_reg(X86_POP, insn->mod == 3 ? insn->rm : X86_NO_REG);
 	case 'X':
-		return with_reg(X86_LOSE, X86_SP);
+		return word == 8 ? with_reg(X86_LOSE, X86_SP)
+				 : simple(insn->opcode & 1 ? X86_POP_ALL : X86_PUSH_ALL);
 	case 'B':
 		return to(X86_BRANCH, insn, va, word);
 	case 'J':
@@ -235,7 +236,7 @@ struct x86_effect x86_effect(const struct x86_insn *insn, uint64_t va, unsigned 
 		return simple(X86_OTHER);
 	effect = effect_of(effects[insn->opcode], insn, va, word);
 	/* Half-words on the stack are nothing that compilers do. */
-	if (insn->narrow && (effect.op == X86_PUSH || effect.op == X86_POP))
+	if (insn->narrow && effect.op >= X86_PUSH && effect.op <= X86_POP_ALL)
 		return with_reg(X86_LOSE, X86_SP);
 	if (insn->narrow && (effect.op == X86_SET_SP || effect.op == X86_COPY_SP))
 		return effect.op == X86_SET_SP ? with_reg(X86_LOSE, X86_SP) : writes(effect.reg);

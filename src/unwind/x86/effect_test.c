@@ -37,6 +37,9 @@ static void pushes_and_pops_are_told(void **state)
 	assert_effect("\x41\x5d", 8, X86_POP, 13, NO, 0);
 	assert_effect("\x5c", 8, X86_LOSE, X86_SP, NO, 1);
 	assert_effect("\x66\x50", 8, X86_LOSE, X86_SP, NO, 0);
+	assert_effect("\x60", 4, X86_PUSH_ALL, NO, NO, 0);
+	assert_effect("\x61", 4, X86_POP_ALL, NO, NO, 0);
+	assert_effect("\x66\x61", 4, X86_LOSE, X86_SP, NO, 0);
 }
 
 static void stack_pointer_arithmetic_is_told(void **state)

@@ -114,6 +114,15 @@ static bool x86_exit_pass(struct x86_exit *exit, const struct x86_insn *insn,
 			pop_fp(exit, exit->sp);
 		exit->sp += word;
 		return true;
+	case X86_PUSH_ALL:
+		exit->sp -= 8 * word;
+		exit->saved = exit->saved && exit->saved_at >= exit->sp + 8 * word;
+		save_fp(exit, exit->sp + 2 * word);
+		return true;
+	case X86_POP_ALL:
+		pop_fp(exit, exit->sp + 2 * word);
+		exit->sp += 8 * word;
+		return true;
 	case X86_SET_SP:
 		return set_sp(exit, effect->base, effect->value);
 	case X86_COPY_SP:
@@ -182,7 +191,8 @@ static bool leaves(const void *ctx)
 	       (exit->by_fp || !exit->floored || exit->sp > exit->floor);
 }
 
-bool x86_find_return(const struct flow_query *query, struct code_reader *reader, struct rule *out)
+enum paths_end x86_find_return(const struct flow_query *query, struct code_reader *reader,
+			       struct rule *out)
 {
 	static const struct paths paths = {.unit = 1,
 					   .state_size = sizeof(struct x86_exit),
@@ -191,7 +201,7 @@ bool x86_find_return(const struct flow_query *query, struct code_reader *reader,
 					   .ahead = RETURN_STEPS};
 	const int word = query->isa->word;
 	struct x86_exit exit = {.word = word, .called = query->kind == FRAME_RETURN};
-	const bool found = paths_return(&paths, query, reader, &exit);
+	const enum paths_end end = paths_return(&paths, query, reader, &exit);
 	const int32_t cfa = (int32_t)exit.sp + word;
 
 	*out = (struct rule){.cfa_sp = exit.by_fp ? RULE_NOT : cfa,
@@ -203,7 +213,7 @@ bool x86_find_return(const struct flow_query *query, struct code_reader *reader,
 			     .origin = RULE_NO_REGISTER,
 			     .chained = exit.by_fp && exit.fp == FP_POPPED && !exit.fp_at &&
 					cfa == 2 * word};
-	return found;
+	return end;
 }
 
 /* Instructions to follow ahead at most; handlers end sooner, other functions return. */

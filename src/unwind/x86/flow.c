@@ -48,6 +48,22 @@ static void pop(struct x86_state *state, uint8_t reg, int64_t word)
 		state->entry = true;
 }
 
+static void push_all(struct x86_state *state, int64_t word)
+{
+	push(state, &(struct x86_effect){X86_PUSH, .reg = X86_NO_REG, .base = X86_NO_REG},
+	     5 * word);
+	push(state, &(struct x86_effect){X86_PUSH, .reg = X86_BP, .base = X86_NO_REG}, word);
+	push(state, &(struct x86_effect){X86_PUSH, .reg = X86_NO_REG, .base = X86_NO_REG},
+	     2 * word);
+}
+
+static void pop_all(struct x86_state *state, int64_t word)
+{
+	pop(state, X86_NO_REG, 2 * word);
+	pop(state, X86_BP, word);
+	pop(state, X86_NO_REG, 5 * word);
+}
+
 /* False where a function begins: nobody takes the frame of who called it. */
 static bool set_sp(struct x86_state *state, const struct x86_effect *effect, int64_t word)
 {
@@ -134,6 +150,12 @@ static bool x86_state_apply(struct x86_state *state, const struct x86_effect *ef
 		return true;
 	case X86_POP:
 		pop(state, effect->reg, word);
+		return true;
+	case X86_PUSH_ALL:
+		push_all(state, word);
+		return true;
+	case X86_POP_ALL:
+		pop_all(state, word);
 		return true;
 	case X86_SET_SP:
 		return set_sp(state, effect, word);

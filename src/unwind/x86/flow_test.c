@@ -271,6 +271,19 @@ static int free_scratch(void **state)
 	return 0;
 }
 
+static void all_registers_may_be_pushed_and_popped_at_once(void **state)
+{
+	/* 0 pusha; 1 xor ebp, ebp; 3 popa; 4 ret */
+	TEXT("\x60\x31\xed\x61\xc3");
+	assert_int_equal(flow(4, 3, text_len, FRAME_PC), FLOW_FOUND);
+	assert_int_equal(found.depth, 8 * 4);
+	assert_int_equal(found.saved_at, 6 * 4);
+	assert_int_equal(flow(4, 4, text_len, FRAME_PC), FLOW_FOUND);
+	assert_int_equal(found.depth, 0);
+	assert_int_equal(found.saved_at, 0);
+	assert_false(found.fp_lost);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -285,6 +298,7 @@ int main(void)
 		cmocka_unit_test(a_stack_probing_loop_ends_where_it_says),
 		cmocka_unit_test(a_thunk_leads_where_its_register_says),
 		cmocka_unit_test(searches_are_bounded),
+		cmocka_unit_test(all_registers_may_be_pushed_and_popped_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, new_scratch, free_scratch);

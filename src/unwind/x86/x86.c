@@ -195,13 +195,21 @@ static bool pushed(struct walk *walk, const struct row *row, const struct row_ca
 	       is_pushed(walk, caller);
 }
 
+/* Privilege of a selector; programs have the least (SDM vol. 3, 3.4.2). */
+#define RPL 3u
+
 static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t *trust)
 {
 	struct row_caller caller;
+	uint64_t cs;
 
 	if (!rule_apply(walk, NULL, trap, &caller) || !is_pushed(walk, &caller) ||
 	    !pc_info_at(walk->in->unwinder, caller.pc, FRAME_PC)->readable)
 		return FOUND_NONE;
+	/* 32-bit code that interrupts a program has its stack pointer pushed, too: the handler's stack is whole. */
+	if (walk->word == 4 && !walk->in->regs->user &&
+	    walk_load(walk, caller.slot + walk->word, &cs) && (cs & RPL) == RPL)
+		return walk_end(walk, UNWIND_OUTERMOST);
 	*trust = TRUST_SURE;
 	return rule_go_to_interrupted(walk, &caller);
 }

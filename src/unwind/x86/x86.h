@@ -17,15 +17,17 @@ enum { X86_MOV_TO = 0x89, X86_MOV_FROM = 0x8b, X86_LEA = 0x8d, X86_RET = 0xc3 };
 /* Effect of an instruction on the stack pointer, the frame pointer and the flow of control. */
 
 enum x86_op {
-	X86_OTHER,   /* nothing of interest */
-	X86_PUSH,    /* one word; `reg` or [base + value], or neither */
-	X86_POP,     /* one word into `reg` (X86_NO_REG: elsewhere) */
-	X86_SET_SP,  /* sp = base + value; base X86_SP: moved by value */
-	X86_COPY_SP, /* reg = sp + value; reg is never X86_SP */
-	X86_LOSE,    /* `reg` (X86_SP or X86_BP) changes; value 1: it is replaced altogether */
-	X86_ENTER,   /* pushes bp, sets it up, then moves sp down by value */
-	X86_LEAVE,   /* undoes that */
-	X86_CALL,    /* to `value` */
+	X86_OTHER,    /* nothing of interest */
+	X86_PUSH,     /* one word; `reg` or [base + value], or neither */
+	X86_POP,      /* one word into `reg` (X86_NO_REG: elsewhere) */
+	X86_PUSH_ALL, /* eight words, bp the third from the last; 32-bit code alone */
+	X86_POP_ALL,  /* undoes that */
+	X86_SET_SP,   /* sp = base + value; base X86_SP: moved by value */
+	X86_COPY_SP,  /* reg = sp + value; reg is never X86_SP */
+	X86_LOSE,     /* `reg` (X86_SP or X86_BP) changes; value 1: it is replaced altogether */
+	X86_ENTER,    /* pushes bp, sets it up, then moves sp down by value */
+	X86_LEAVE,    /* undoes that */
+	X86_CALL,     /* to `value` */
 	X86_CALL_INDIRECT, /* to wherever a register or memory says */
 	X86_BRANCH,	   /* to `value`, or on */
 	X86_JUMP,	   /* to `value` */
@@ -112,10 +114,10 @@ bool x86_is_hypercall_stub(const uint8_t *slot, unsigned word);
 
 /*
  * Follows the code from query->addr on, along its branches, to a return to the caller.
- * True if one was reached; `out` then says from which word it returns, and
- * where the frame pointer is restored from.
+ * Where one was reached `out` says from which word it returns, and where the frame pointer is restored from.
  */
-bool x86_find_return(const struct flow_query *query, struct code_reader *reader, struct rule *out);
+enum paths_end x86_find_return(const struct flow_query *query, struct code_reader *reader,
+			       struct rule *out);
 
 /* From a register's number in instructions to that in DWARF. */
 uint8_t x86_dwarf_number(uint8_t reg, unsigned word);

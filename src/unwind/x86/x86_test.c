@@ -123,7 +123,7 @@ static int32_t returns_from(const char *text, size_t n)
 				     .steps = &steps};
 	struct rule rule;
 	const struct flow_query query = {.isa = &unwind_x86_64, .addr = RET, .kind = FRAME_RETURN};
-	const bool found = x86_find_return(&query, &reader, &rule);
+	const bool found = x86_find_return(&query, &reader, &rule) == PATHS_RETURN;
 
 	free(reader.scratch);
 	assert_in_range(steps, 1, 999);
@@ -157,15 +157,21 @@ static void a_function_behind_a_call_that_never_returns_tells_nothing(void **sta
 #define STEPS 1000
 
 /* The row of the code from `at` on, which ends in a return from an interrupt; how many steps that took. */
-static unsigned trap_at(const char *text, size_t n, size_t at, struct row *row)
+static unsigned trap_of(const struct unwind_isa *isa, const char *text, size_t n, size_t at,
+			struct row *row)
 {
 	struct bytes bytes = {(const uint8_t *)text, n};
 	const struct code code = {.ctx = &bytes, .read = read_bytes};
 	unsigned steps = STEPS;
 	struct code_reader reader = {.code = &code, .steps = &steps};
 
-	x86_find_trap(&unwind_x86_64, &reader, RET + at, 0, row);
+	x86_find_trap(isa, &reader, RET + at, 0, row);
 	return STEPS - steps;
+}
+
+static unsigned trap_at(const char *text, size_t n, size_t at, struct row *row)
+{
+	return trap_of(&unwind_x86_64, text, n, at, row);
 }
 
 static void a_handler_keeps_the_frame_pointer_until_it_has_saved_it(void **state)
@@ -230,6 +236,22 @@ static void a_handler_may_begin_by_taking_the_stack_that_it_is_given(void **stat
 	assert_int_equal(row.kind, ROW_NONE);
 }
 
+static void a_handler_may_save_all_registers_at_once(void **state)
+{
+	/* 0 push ds; 1 pusha; 2 call eax; 4 popa; 5 pop ds; 6 add esp, 8; 9 iret */
+	static const char text[] = "\x1e\x60\xff\xd0\x61\x1f\x83\xc4\x08\xcf";
+	struct row row;
+
+	trap_of(&unwind_x86_32, text, sizeof(text) - 1, 4, &row);
+	assert_int_equal(row.kind, ROW_TRAP);
+	assert_int_equal(row.cfa_offset, 8 * 4 + 4 + 8 + 3 * 4);
+	assert_int_equal(row.ra_at, -3 * 4);
+	assert_int_equal(row.fp_at, 2 * 4 - row.cfa_offset);
+	trap_of(&unwind_x86_32, text, sizeof(text) - 1, 0, &row);
+	assert_int_equal(row.cfa_offset, 8 + 3 * 4);
+	assert_int_equal(row.fp_at, ROW_SAME);
+}
+
 static void a_loop_is_followed_for_few_turns(void **state)
 {
 	/* 0 nop; 1 nop; 2 jmp 0 */
@@ -279,6 +301,7 @@ int main(void)
 		cmocka_unit_test(
 			a_handler_that_may_take_another_stack_is_followed_to_where_it_pops_its_own),
 		cmocka_unit_test(a_handler_may_begin_by_taking_the_stack_that_it_is_given),
+		cmocka_unit_test(a_handler_may_save_all_registers_at_once),
 		cmocka_unit_test(a_loop_is_followed_for_few_turns),
 		cmocka_unit_test(code_at_address_0_is_followed),
 	};
