@@ -50,7 +50,7 @@ struct seeker {
 	unsigned steps;
 	bool cut;  /* a path was not followed to its end */
 	bool away; /* a path goes to an unknown address */
-	bool out;  /* ... or returns, or leaves the function */
+	bool out;  /* ... or returns, or may leave the function otherwise */
 	bool left; /* scratch->left is the state at a jump by table, or one that leaves the function, */
 	bool guessing; /* and does not change any more */
 	void *state;
@@ -226,7 +226,7 @@ static bool seek_path(struct seeker *seeker, const struct open_path *from)
 		len = n < paths->unit ? 0
 				      : paths->apply(bytes, n, pc, seeker->state, &path, &target);
 		seeker->cut |= !len;
-		seeker->out |= path == PATH_RETURN;
+		seeker->out |= path == PATH_RETURN || path == PATH_END || path == PATH_NOT;
 		if (!len)
 			return false;
 		next = pc + len;

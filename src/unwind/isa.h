@@ -225,7 +225,8 @@ enum path {
 	PATH_TABLE,	   /* goes to one of several addresses that are not known */
 	PATH_AWAY,	   /* leaves the function for another, a last call through a register */
 	PATH_RETURN,	   /* leaves it for its caller */
-	PATH_END,	   /* goes on nowhere */
+	PATH_TRAP,	   /* goes on nowhere, as does a call that never returns */
+	PATH_END,	   /* goes on where is not known: a return from a handler, above all */
 	PATH_LAST,	   /* may go on: to be followed when nothing else is left */
 	PATH_NOT,	   /* is no path: the instruction belongs to another function */
 };

@@ -272,7 +272,7 @@ static bool jump(struct link_state *state, const struct link_op *op, enum path *
 		return true;
 	}
 	if (op->op == LINK_STOP || op->op == LINK_XRET) {
-		*path = PATH_END;
+		*path = op->op == LINK_STOP ? PATH_TRAP : PATH_END;
 		return true;
 	}
 	if (calls) {

@@ -239,9 +239,13 @@ static void a_function_that_never_returns_begins_a_thread(void **state)
 	code_version++;
 	unwind(TEXT + F + 8, STACK + 0x20);
 	EXPECT(UNWIND_OUTERMOST, TEXT + G + 6, IN_MAIN, IN_START);
-	/* If it may return it had a caller; and a program's may not be readable. */
+	/* If it may return, from an interrupt, too, it had one; and a program's may not be readable. */
 	record(STACK + 0x40, 0x99, 0x9999);
 	CODE(G + 11, "\x5d\xc3");
+	code_version++;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_BROKEN, TEXT + G + 6);
+	CODE(G + 11, "\x5d\x48\xcf");
 	code_version++;
 	unwind(TEXT + F + 8, STACK + 0x20);
 	EXPECT(UNWIND_BROKEN, TEXT + G + 6);

@@ -73,7 +73,7 @@ static bool jump(const struct arm_insn *insn, const struct link_op *op, struct a
 	if (op->op == LINK_BRANCH) {
 		*path = PATH_BRANCH;
 	} else if (op->op == LINK_STOP) {
-		*path = PATH_END;
+		*path = PATH_TRAP;
 	} else if (op->op != LINK_JUMP && op->op != LINK_JALR) {
 		return false;
 	} else if (op->rd == ARM_LR) {

@@ -249,6 +249,13 @@ bool x86_is_call(const struct x86_effect *effect)
 }
 
 #define RET_BYTES 0xc2
+#define INT3	  0xcc
+#define UD2	  0x0b /* of the second map */
+
+static bool is_trap(const struct x86_insn *insn)
+{
+	return insn->opcode == (insn->map == X86_MAP_0F ? UD2 : INT3);
+}
 
 enum path x86_path(const struct x86_insn *insn, const struct x86_effect *effect)
 {
@@ -266,7 +273,7 @@ enum path x86_path(const struct x86_insn *insn, const struct x86_effect *effect)
 	case X86_JUMP_INDIRECT:
 		return PATH_TABLE;
 	case X86_STOP:
-		return returns ? PATH_RETURN : PATH_END;
+		return returns ? PATH_RETURN : is_trap(insn) ? PATH_TRAP : PATH_END;
 	default:
 		return PATH_ON;
 	}
