@@ -2,9 +2,10 @@
 /*
  * 64 threads that hand the vCPU on, 1,000 times a second. Thread n runs serve_1, serve_2, serve_3 or
  * serve_4 by turns of n, each a millisecond at a time; serve_N calls work_N, these call descend to
- * different depths, and that spins. What starts a thread (threads-switch.S) takes its arguments off
- * the new stack, so that its frame ends above where it began. Ends after `seconds` (option, 60).
- * Expected shares: a quarter each.
+ * different depths, and that spins. What starts half of the threads (threads-switch.S) takes its
+ * arguments off the new stack, so that its frame ends above where it began; the others begin in C code
+ * that never returns, on a stack that is full of garbage, as those of lk. Ends after `seconds`
+ * (option, 60). Expected shares: a quarter each.
  */
 #include "guest.h"
 
@@ -16,7 +17,7 @@
 /*
  * Layout of a stack that switch_threads switches to: six registers (four of 32
  * bits), the return address, two words for thread_starter (argument, function),
- * and a free word.
+ * and a free word. For begin_thread all above the return address is garbage.
  */
 #define REGISTERS (sizeof(long) == 8 ? 6 : 4)
 #define NEW_WORDS (REGISTERS + 4)
@@ -33,8 +34,12 @@ struct truth truth[ROWS] = {{"descend", 0, 0},
 void switch_threads(unsigned long **from, unsigned long *to);
 void thread_starter(void);
 
+#define GARBAGE 0x98765
+
 static struct thread {
 	unsigned long *sp;
+	void (*function)(void *);
+	void *argument;
 } threads[THREADS + 1];
 static unsigned long stacks[THREADS][STACK_WORDS] __attribute__((aligned(4096)));
 static unsigned int current = THREADS; /* main */
@@ -77,14 +82,30 @@ SERVE(2)
 SERVE(3)
 SERVE(4)
 
+/* switch_threads returns to it for the first time. */
+VISIBLE __attribute__((noreturn)) void begin_thread(void)
+{
+	const struct thread *thread = &threads[current];
+
+	thread->function(thread->argument);
+	for (;;)
+		;
+}
+
 static void create_thread(unsigned int n, void (*function)(void *), void *argument)
 {
 	unsigned long *sp = stacks[n] + STACK_WORDS - NEW_WORDS;
 
-	sp[REGISTERS] = (unsigned long)thread_starter;
-	sp[REGISTERS + 1] = (unsigned long)argument;
-	sp[REGISTERS + 2] = (unsigned long)function;
-	threads[n].sp = sp;
+	for (unsigned int i = 0; i < STACK_WORDS; i++)
+		stacks[n][i] = GARBAGE;
+	if (n & KINDS) {
+		sp[REGISTERS] = (unsigned long)begin_thread;
+	} else {
+		sp[REGISTERS] = (unsigned long)thread_starter;
+		sp[REGISTERS + 1] = (unsigned long)argument;
+		sp[REGISTERS + 2] = (unsigned long)function;
+	}
+	threads[n] = (struct thread){sp, function, argument};
 }
 
 int main(void)

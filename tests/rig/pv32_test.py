@@ -39,7 +39,7 @@ class Threads(TraitsCase):
     rig_options = {"xen": "built"}
 
     def test_64_threads_are_told_apart(self):
-        self.check("threads", ["pv32"], {f"serve_{n}": 0.25 for n in range(1, 5)}, ["thread_starter"], ("fp", "nofp"))
+        self.check("threads", ["pv32"], {f"serve_{n}": 0.25 for n in range(1, 5)}, ["thread_starter", "begin_thread"], ("fp", "nofp"))
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ class Traits(TraitsCase):
         self.check("handlers", ["pv"], {"phase_1": 0.5, "phase_2": 0.5})
 
     def test_64_threads_are_told_apart(self):
-        self.check("threads", ("pv", "pvh"), {f"serve_{n}": 0.25 for n in range(1, 5)}, ["thread_starter"])
+        self.check("threads", ("pv", "pvh"), {f"serve_{n}": 0.25 for n in range(1, 5)}, ["thread_starter", "begin_thread"])
 
     def test_a_call_at_the_end_of_a_function_belongs_to_it(self):
         self.check("noreturn", ("pv", "pvh"), QUARTERS, variants=TABLES_OR_NONE)
