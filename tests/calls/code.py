@@ -43,8 +43,8 @@ TAKES_STACK = re.compile(r"(?:mov|and|add|sub)\s+sp,\s?x(?:[0-9]|1[0-8]|30)\b|(?
 OVERWRITES_RETURN = re.compile(r"movq? +%r\w+,\(%rsp\)$")
 # A number in a register, which the next instruction may jump to: operands, number, register.
 LOADED = re.compile(r"\$0x([0-9a-f]+),(%\w+)$")
-ADRP = re.compile(r"(x\d+), 0x([0-9a-f]+)$")
-ADD = re.compile(r"(x\d+), (x\d+), #0x([0-9a-f]+)$")
+ADRP = re.compile(r"adrp\s+(x\d+), (?:0x)?([0-9a-f]+)\b")
+ADD = re.compile(r"add\s+(x\d+), (x\d+), #0x([0-9a-f]+)\b")
 # By name, for code that is in no file.
 MODES = {"x86-64": (X86, ["-m", "i386:x86-64"], 64), "i386": (X86, ["-m", "i386"], 32), "arm64": (ARM64, [], 64), "riscv64": (RISCV, [], 64)}
 # ELF's e_machine; 64-bit code of x86 is also found in files for i386.
@@ -55,7 +55,8 @@ class Instruction:
     __slots__ = ("address", "end", "name", "operands", "target", "kind")
 
     def __init__(self, address, size, text, isa):
-        words = PREFIXES.sub("", text.split("#")[0].split("//")[0].strip()).split(None, 1)
+        # Numbers of Arm begin like comments of the others.
+        words = PREFIXES.sub("", text.split("//" if isa is ARM64 else "#")[0].strip()).split(None, 1)
         self.address, self.end = address, address + size
         self.name, self.operands = (words + ["", ""])[:2]
         target = ADDRESS.search(self.operands)
@@ -186,9 +187,9 @@ class Code:
         instruction = self.last
         for word in re.findall(r"# (?:0x)?([0-9a-f]+)", text) if "#" in text else ():
             self.computed.setdefault(int(word, 16), set()).add(instruction.address)
-        if instruction.name == "adrp" and (match := ADRP.match(instruction.operands)):
+        if match := ADRP.match(text):
             pages[match[1]] = int(match[2], 16)
-        elif instruction.name == "add" and (match := ADD.match(instruction.operands)) and match[2] in pages:
+        elif (match := ADD.match(text)) and match[2] in pages:
             self.computed.setdefault(pages[match[2]] + int(match[3], 16), set()).add(instruction.address)
 
     def _read(self, options):
