@@ -3,10 +3,12 @@
 """Processes and threads of Debian's own kernel as a guest of a real KVM: compared with what its /proc tells inside.
 
 On one CPU that counts instructions: the clocks of several emulated CPUs are not one, and timers of a guest that is moved
-between them come seconds late. There, too, the emulated host has no timer interrupt for seconds now and then, while its guest is
-in a program: the guest has none then either, and the program that runs has the CPU all the time. What was seen then does not count.
+between them come seconds late. There, too, the emulated host has no timer interrupt for seconds now and then, or no more at all,
+while its guest is in a program: the guest has none then either, and the program that runs has the CPU all the time. What was seen
+then does not count, and a host that stands still is booted again.
 """
 
+import functools
 import json
 import re
 import subprocess
@@ -18,7 +20,7 @@ import chance
 from guestcase import GUESTS, parse_folded, unpacked
 from kvmcase import KvmCase
 from linuxfiles import archive
-from xenrig import image, packages
+from xenrig import RigTimeout, image, packages
 
 # Three processes that always want the CPU; again and again, how much they have had.
 # All programs are linked to the same addresses.
@@ -51,6 +53,9 @@ BOOT_S = 300
 # Until a guest whose host had no timer interrupt tells of its processes again, times a second of the host.
 STANDSTILL = 120
 
+# Hosts that are tried for one test, where the others have stood still.
+HOSTS = 3
+
 # At many more samples a second, sampling and the guest's own time slices fall into step on one CPU.
 RATE = 23
 SECONDS = 14
@@ -59,6 +64,20 @@ TOLERANCE = 0.06
 
 # What code of a process is called if no file of it is at hand.
 OWN = {"linux-threads": "[linux-threads]", "busybox": "[busybox]"}
+
+
+def on_a_host_with_timers(test):
+    """Runs a test again, on another host, where a command on the host does not end."""
+    @functools.wraps(test)
+    def run(self):
+        for _ in range(HOSTS - 1):
+            try:
+                return test(self)
+            except RigTimeout as error:
+                print(f"the host stands still: {str(error).splitlines()[0]}", flush=True)
+                self.setUpClass()
+        return test(self)
+    return run
 
 
 class LinuxChecks:
@@ -121,7 +140,7 @@ class LinuxChecks:
         """({process: samples}, {process: share of the CPU time of those that are known})"""
         before = self.inside()
         seconds = SECONDS * chance.longer(attempt)
-        said = self.record("linux", "--via", way, "-F", self.rate, "-T", seconds, timeout=60 * seconds)
+        said = self.record("linux", "--via", way, "-F", self.rate, "-T", seconds, timeout=8 * seconds)
         self.assertIn(f" via {way},", said)
         ran = self.ran(before)
         if ran is None:
@@ -160,29 +179,34 @@ class Linux(LinuxChecks, KvmCase):
         super().setUpClass()
         cls.start_linux(unpacked(image.ensure("4.17", print) / "linux"))
 
+    @on_a_host_with_timers
     def test_shares_by_bpf(self):
         self.check_shares_by("bpf")
 
+    @on_a_host_with_timers
     def test_shares_by_ptrace(self):
         self.check_shares_by("ptrace")
 
+    @on_a_host_with_timers
     def test_ps_has_processes_and_their_threads(self):
-        told = json.loads(self.host("uniprof ps --json kvm:linux 2>/dev/null", timeout=120))
+        told = json.loads(self.host("uniprof ps --json kvm:linux 2>/dev/null"))
         threads = {process["pid"]: [thread["name"] for thread in process["threads"]] for process in told["processes"]}
         for pid, name in self.names.items():
             self.assertIn(name.rsplit(" (", 1)[0], threads[pid])
         program = next(pid for pid, name in self.names.items() if name.startswith("linux-threads"))
         self.assertIn("turns (x) y", threads[program])
 
+    @on_a_host_with_timers
     def test_the_live_view_has_processes_within_two_seconds(self):
         for _ in range(chance.TAKES):
             before = self.inside()
-            text = self.host("uniprof top -b -n 1 -d 2 --by process kvm:linux; sleep 2", timeout=120)
+            text = self.host("uniprof top -b -n 1 -d 2 --by process kvm:linux; sleep 2", timeout=30)
             if self.ran(before):
                 break
         rows = re.findall(r" (\S+ \(\d+\)|\[unknown\])\n", text)
         self.assertTrue({*rows} & {*self.names.values()}, rows)
 
+    @on_a_host_with_timers
     def test_threads_that_wait(self):
         """Sleeping threads are read from memory alone."""
         self.record("linux", "--threads", "-F", 47, "-T", 8, timeout=600)
