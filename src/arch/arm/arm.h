@@ -11,6 +11,7 @@
 #define ARM_PSTATE_MODE	   0x0fu
 #define ARM_PSTATE_EL	   0x0cu
 #define ARM_PSTATE_T	   0x20u /* T32 code runs */
+#define ARM_PSTATE_I	   0x80u /* interrupts are masked */
 
 struct arm_regs {
 	uint64_t r[31]; /* x0 to x30; r0 to r12 and, as r[14], lr */

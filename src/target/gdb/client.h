@@ -140,7 +140,7 @@ extern const struct guard_ops gdb_detach_guard;
  * `struct gdb_machine` in layout.c.
  */
 
-#define GDB_REGISTERS_MAX 40
+#define GDB_REGISTERS_MAX 48
 
 /* One instruction set, in the words of the stub. */
 struct gdb_machine {
@@ -151,11 +151,16 @@ struct gdb_machine {
 	unsigned needed;  /* of these so many must be there */
 	uint64_t system;  /* bit n: stubs of programs, and of some monitors, lack registers[n] */
 	uint64_t threads; /* bit n: registers[n] is of use where a guest's threads are wanted */
+	/* bit n: registers[n] tells what an interrupt has interrupted, and is asked for only where that may matter. 0: all are asked for always. */
+	uint64_t trap;
 	/*
 	 * Converts values in the order of `registers`; 0 for those that are missing. `plain`: those
 	 * of `system` are not all there. False: these cannot be right.
 	 */
 	bool (*take)(const uint64_t *value, bool plain, struct regs *to);
+	/* For `trap`: may it be the first part of a handler that runs? And adds these registers. */
+	bool (*may_handle)(const struct regs *regs);
+	void (*take_trap)(const uint64_t *value, struct regs *to);
 };
 
 struct gdb_register {
@@ -191,5 +196,10 @@ void gdb_layout_request(const struct gdb_layout *layout, struct gdb *gdb);
 
 /* Takes the answers to that; false if they are too short, or cannot be right. */
 bool gdb_layout_take(const struct gdb_layout *layout, struct gdb *gdb, struct regs *regs);
+
+/* Are the registers of gdb_machine.trap wanted, and there? Then these two ask for them, and add them. */
+bool gdb_layout_wants_trap(const struct gdb_layout *layout, const struct regs *regs);
+void gdb_layout_request_trap(const struct gdb_layout *layout, struct gdb *gdb);
+bool gdb_layout_take_trap(const struct gdb_layout *layout, struct gdb *gdb, struct regs *regs);
 
 #endif

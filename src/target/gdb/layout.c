@@ -93,7 +93,7 @@ enum {
 	ARM_GP,
 	ARM_GP_64 = 31
 };
-enum { ARM_TPIDR = ARM_GP + ARM_GP_64 };
+enum { ARM_TPIDR = ARM_GP + ARM_GP_64, ARM_ELR, ARM_SPSR };
 
 #define ARM_SYSTEM (1u << ARM_SCTLR | 1u << ARM_TTBR0 | 1u << ARM_TTBR1 | 1u << ARM_CONTROL)
 
@@ -102,13 +102,12 @@ enum { ARM_LOW = 13, ARM_LR = 14, ARM_TTBR0_64 = ARM_GP + ARM_LOW + 1, ARM_TTBR1
 
 #define SCTLR_NAMES "SCTLR|SCTLR_EL1"
 
-static const char *const arm64[] = {SCTLR_NAMES, "TTBR0_EL1", "TTBR1_EL1", "TCR_EL1", "cpsr", "pc",
-				    "sp",	 "x0",	      "x1",	   "x2",      "x3",   "x4",
-				    "x5",	 "x6",	      "x7",	   "x8",      "x9",   "x10",
-				    "x11",	 "x12",	      "x13",	   "x14",     "x15",  "x16",
-				    "x17",	 "x18",	      "x19",	   "x20",     "x21",  "x22",
-				    "x23",	 "x24",	      "x25",	   "x26",     "x27",  "x28",
-				    "x29",	 "x30",	      "TPIDR_EL1", NULL};
+static const char *const arm64[] = {
+	SCTLR_NAMES, "TTBR0_EL1", "TTBR1_EL1", "TCR_EL1", "cpsr",     "pc",  "sp",  "x0",  "x1",
+	"x2",	     "x3",	  "x4",	       "x5",	  "x6",	      "x7",  "x8",  "x9",  "x10",
+	"x11",	     "x12",	  "x13",       "x14",	  "x15",      "x16", "x17", "x18", "x19",
+	"x20",	     "x21",	  "x22",       "x23",	  "x24",      "x25", "x26", "x27", "x28",
+	"x29",	     "x30",	  "TPIDR_EL1", "ELR_EL1", "SPSR_EL1", NULL};
 static const char *const arm32[] = {"SCTLR", "TTBR0_EL1", "TTBR1_EL1", "TTBCR", "cpsr",	 "pc",
 				    "sp",    "r0",	  "r1",	       "r2",	"r3",	 "r4",
 				    "r5",    "r6",	  "r7",	       "r8",	"r9",	 "r10",
@@ -135,6 +134,19 @@ static bool take_arm64(const uint64_t *value, bool plain, struct regs *to)
 	arm_regs_convert(&regs, to);
 	to->own[0] = to->own[1] = value[ARM_TPIDR];
 	return !(regs.pstate & ARM_PSTATE_WIDTH32);
+}
+
+/* A handler begins with interrupts masked. */
+static bool arm64_may_handle(const struct regs *regs)
+{
+	return !regs->user && regs->flags & ARM_PSTATE_I;
+}
+
+static void take_arm64_trap(const uint64_t *value, struct regs *to)
+{
+	to->elr = value[ARM_ELR];
+	to->spsr = value[ARM_SPSR];
+	to->has_elr = true;
 }
 
 static bool take_arm32(const uint64_t *value, bool plain, struct regs *to)
@@ -224,7 +236,10 @@ static const struct gdb_machine machines[] = {
 		.needed = ARM_GP + ARM_GP_64,
 		.system = ARM_SYSTEM,
 		.threads = 1ull << ARM_TPIDR,
+		.trap = 1ull << ARM_ELR | 1ull << ARM_SPSR,
 		.take = take_arm64,
+		.may_handle = arm64_may_handle,
+		.take_trap = take_arm64_trap,
 	},
 	{
 		.name = "arm",
@@ -386,21 +401,24 @@ static bool is_together(const struct gdb_layout *layout, unsigned i)
 /* Each that is asked for alone makes the stop longer. */
 static bool is_alone(const struct gdb_layout *layout, unsigned i)
 {
-	return layout->at[i].size && !is_together(layout, i) &&
+	return layout->at[i].size && !is_together(layout, i) && !(layout->machine->trap >> i & 1) &&
 	       (layout->threads || !(layout->machine->threads >> i & 1));
+}
+
+static void ask_alone(const struct gdb_layout *layout, struct gdb *gdb, unsigned i)
+{
+	char request[16];
+
+	snprintf(request, sizeof(request), "p%x", layout->at[i].number);
+	gdb_batch_add(gdb, request);
 }
 
 void gdb_layout_request(const struct gdb_layout *layout, struct gdb *gdb)
 {
-	char request[16];
-
 	gdb_batch_add(gdb, "g");
-	for (unsigned i = 0; layout->machine->registers[i]; i++) {
-		if (!is_alone(layout, i))
-			continue;
-		snprintf(request, sizeof(request), "p%x", layout->at[i].number);
-		gdb_batch_add(gdb, request);
-	}
+	for (unsigned i = 0; layout->machine->registers[i]; i++)
+		if (is_alone(layout, i))
+			ask_alone(layout, gdb, i);
 }
 
 bool gdb_layout_take(const struct gdb_layout *layout, struct gdb *gdb, struct regs *regs)
@@ -418,4 +436,33 @@ bool gdb_layout_take(const struct gdb_layout *layout, struct gdb *gdb, struct re
 			whole = gdb_batch_next(gdb) &&
 				gdb_bytes(gdb, 0, &value[i], layout->at[i].size) && whole;
 	return whole && layout->machine->take(value, layout->plain, regs);
+}
+
+bool gdb_layout_wants_trap(const struct gdb_layout *layout, const struct regs *regs)
+{
+	for (unsigned i = 0; i < GDB_REGISTERS_MAX; i++)
+		if (layout->machine->trap >> i & 1 && !layout->at[i].size)
+			return false;
+	return layout->machine->trap && layout->machine->may_handle(regs);
+}
+
+void gdb_layout_request_trap(const struct gdb_layout *layout, struct gdb *gdb)
+{
+	for (unsigned i = 0; layout->machine->registers[i]; i++)
+		if (layout->machine->trap >> i & 1)
+			ask_alone(layout, gdb, i);
+}
+
+bool gdb_layout_take_trap(const struct gdb_layout *layout, struct gdb *gdb, struct regs *regs)
+{
+	uint64_t value[GDB_REGISTERS_MAX] = {0};
+	bool whole = true;
+
+	for (unsigned i = 0; layout->machine->registers[i]; i++)
+		if (layout->machine->trap >> i & 1)
+			whole = gdb_batch_next(gdb) &&
+				gdb_bytes(gdb, 0, &value[i], layout->at[i].size) && whole;
+	if (whole)
+		layout->machine->take_trap(value, regs);
+	return whole;
 }

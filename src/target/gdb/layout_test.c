@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "arch/arm/arm.h"
+
 #define REG(name, bits) "  <reg name=\"" name "\" bitsize=\"" bits "\" type=\"int\"/>\n"
 #define NUMBERED(name, bits, number) \
 	"  <reg name=\"" name "\" bitsize=\"" bits "\" regnum=\"" number "\"/>\n"
@@ -206,6 +208,35 @@ static void of_arm64_the_kernels_own_data_are_asked_for_where_threads_are_wanted
 	}
 }
 
+static void of_arm64_what_was_interrupted_is_asked_for_where_interrupts_are_masked(void **state)
+{
+	static const uint8_t trap[][8] = {{0x10, 0, 0, 0, 0, 0, 0xff, 0xff}, {5}};
+	char core[2048] = "<architecture>aarch64</architecture>";
+	struct stub *stub = *state;
+	struct regs regs = {.flags = 5};
+
+	for (unsigned i = 0; i < 31; i++)
+		snprintf(core + strlen(core), 64, "<reg name=\"x%u\" bitsize=\"64\"/>", i);
+	describe(stub, core, NUMBERED("ELR_EL1", "64", "100"), ARM64_BYTES);
+	regs.flags |= ARM_PSTATE_I;
+	assert_false(gdb_layout_wants_trap(&stub->layout, &regs));
+	describe(stub, "", NUMBERED("SPSR_EL1", "64", "101"), ARM64_BYTES);
+	assert_true(gdb_layout_wants_trap(&stub->layout, &regs));
+	regs.user = true;
+	assert_false(gdb_layout_wants_trap(&stub->layout, &regs));
+	regs = (struct regs){.flags = 5};
+	assert_false(gdb_layout_wants_trap(&stub->layout, &regs));
+	gdb_batch_begin(&stub->gdb);
+	gdb_layout_request_trap(&stub->layout, &stub->gdb);
+	assert_int_equal(stub->gdb.acknowledged, 2);
+	for (unsigned i = 0; i < 2; i++)
+		answers(stub, trap[i], sizeof(trap[i]));
+	assert_true(gdb_layout_take_trap(&stub->layout, &stub->gdb, &regs));
+	assert_true(regs.has_elr);
+	assert_true(regs.elr == 0xffff000000000010ull);
+	assert_int_equal(regs.spsr, 5);
+}
+
 static void of_riscv_the_supervisors_are_asked_for_one_by_one(void **state)
 {
 	/* In the order in which they are taken: satp, priv, sepc, sstatus. */
@@ -296,6 +327,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			of_arm64_the_kernels_own_data_are_asked_for_where_threads_are_wanted, begin,
 			end),
+		cmocka_unit_test_setup_teardown(
+			of_arm64_what_was_interrupted_is_asked_for_where_interrupts_are_masked,
+			begin, end),
 		cmocka_unit_test_setup_teardown(of_riscv_the_supervisors_are_asked_for_one_by_one,
 						begin, end),
 		cmocka_unit_test_setup_teardown(an_answer_that_is_too_short_or_cannot_be_is_none,

@@ -277,13 +277,14 @@ static void keep_account(struct qemu *qemu, struct sample *sample)
 
 static bool read_vcpus(struct qemu *qemu, struct sample *sample)
 {
+	const struct qemu_transport *transport = qemu->transport;
 	bool whole = true;
 
 	guest_ram_forget(qemu->ram);
 	for (uint32_t i = 0; i < sample->vcpus; i++)
 		if (!sample->vcpu[i].same)
 			whole = read_vcpu(qemu, i, sample) && whole;
-	return whole;
+	return whole && (!transport->take_traps || transport->take_traps(qemu, sample));
 }
 
 static struct error *no_registers(const struct qemu *qemu)

@@ -178,6 +178,11 @@ struct qemu_transport {
 	bool (*ask)(struct qemu *qemu, const struct sample *sample);
 	/* Registers of one that was asked for; in the order of the vCPUs. */
 	bool (*take)(struct qemu *qemu, uint32_t vcpu, struct regs *out);
+	/*
+	 * Adds what interrupts have interrupted, where a handler may be at work; after all of take().
+	 * NULL: take() has done so.
+	 */
+	bool (*take_traps)(struct qemu *qemu, struct sample *sample);
 	bool (*go)(struct qemu *qemu);
 	/* True once QEMU has heard go(): until then, the guard may have to repeat it. NULL: go() waits. */
 	bool (*gone)(struct qemu *qemu);

@@ -174,20 +174,25 @@ static struct error *stub_prepare(struct qemu *qemu)
 	return name_vcpus(qemu);
 }
 
-/* Collects all requests for registers, to be sent at once. */
-static void collect(struct qemu *qemu, const struct sample *sample)
+static void request_vcpu(struct qemu *qemu, uint32_t i)
 {
 	char request[QEMU_VCPU_NAME_MAX + 4];
 
+	snprintf(request, sizeof(request), "Hg%s", qemu->vcpu[i].name);
+	gdb_batch_add(qemu->gdb, request);
+}
+
+/* Collects all requests for registers, to be sent at once. */
+static void collect(struct qemu *qemu, const struct sample *sample)
+{
 	qemu->layout.threads = sample->request.thread;
 	gdb_batch_begin(qemu->gdb);
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
 		if (sample->vcpu[i].same || pages_is_believed(qemu->pages, i))
 			continue;
-		snprintf(request, sizeof(request), "Hg%s", qemu->vcpu[i].name);
 		/* A single vCPU need not be selected. */
 		if (qemu->base.info.vcpus > 1)
-			gdb_batch_add(qemu->gdb, request);
+			request_vcpu(qemu, i);
 		gdb_layout_request(&qemu->layout, qemu->gdb);
 	}
 }
@@ -227,6 +232,39 @@ static bool stub_take(struct qemu *qemu, uint32_t vcpu, struct regs *out)
 		return false;
 	pages_compare(qemu->pages, vcpu, out);
 	return true;
+}
+
+static bool wants_trap(const struct qemu *qemu, const struct sample *sample, uint32_t i)
+{
+	const struct vcpu_sample *vcpu = &sample->vcpu[i];
+
+	return vcpu->online && !vcpu->same && !pages_is_believed(qemu->pages, i) &&
+	       gdb_layout_wants_trap(&qemu->layout, &vcpu->regs);
+}
+
+/* An exchange of its own, which makes the stop longer: few samples need one. */
+static bool stub_take_traps(struct qemu *qemu, struct sample *sample)
+{
+	const bool several = qemu->base.info.vcpus > 1;
+	bool whole = true;
+
+	gdb_batch_begin(qemu->gdb);
+	for (uint32_t i = 0; i < sample->vcpus; i++) {
+		if (!wants_trap(qemu, sample, i))
+			continue;
+		if (several)
+			request_vcpu(qemu, i);
+		gdb_layout_request_trap(&qemu->layout, qemu->gdb);
+	}
+	if (qemu->gdb->acknowledged && !gdb_batch_send(qemu->gdb))
+		return false;
+	for (uint32_t i = 0; i < sample->vcpus; i++)
+		if (wants_trap(qemu, sample, i))
+			whole = (!several || gdb_batch_next(qemu->gdb)) &&
+				gdb_layout_take_trap(&qemu->layout, qemu->gdb,
+						     &sample->vcpu[i].regs) &&
+				whole;
+	return whole;
 }
 
 static bool stub_go(struct qemu *qemu)
@@ -323,6 +361,7 @@ const struct qemu_transport qemu_transport_stub = {
 	.go_after_all = stub_go_after_all,
 	.ask = stub_ask,
 	.take = stub_take,
+	.take_traps = stub_take_traps,
 	.go = stub_go,
 	.gone = stub_gone,
 	.life = qemu_qmp_life,
@@ -412,6 +451,7 @@ const struct qemu_transport qemu_transport_own_stub = {
 	.go_after_all = stub_go_after_all,
 	.ask = stub_ask,
 	.take = stub_take,
+	.take_traps = stub_take_traps,
 	.go = stub_go,
 	.gone = stub_gone,
 	.life = own_life,
