@@ -28,9 +28,8 @@
 /* Steps of a search for files: their code is compared with the pages that vCPUs work in. */
 #define FILES_STEPS (1ull << 27)
 
-/* Length of a slice of a search, and of the sleep between two that are waited for: at real-time priority others have the CPU only then. */
+/* Length of a slice of a search, after which the caller decides whether it continues. */
 #define SLICE_NS 1000000ull
-#define REST_NS	 (SLICE_NS / 4)
 
 /* Words of a stack that are taken for return addresses, until there are enough pages of them. */
 #define STACK_WORDS 512
@@ -497,9 +496,8 @@ static struct error *work_at_once(struct image_locator *locator, bool first,
 {
 	struct error *err = image_locator_work(locator, clock_now_ns() + SLICE_NS);
 
-	for (; first && !err && locator->search && !(stop && *stop);
-	     err = image_locator_work(locator, clock_now_ns() + SLICE_NS))
-		clock_sleep_until(clock_now_ns() + REST_NS);
+	while (first && !err && locator->search && !(stop && *stop))
+		err = image_locator_work(locator, clock_now_ns() + SLICE_NS);
 	return err;
 }
 
