@@ -92,6 +92,8 @@ class LinuxChecks:
     threads = GUESTS / "linux-threads"
     boot_linux, tty = BOOT, "ttyS0"
     rate, tolerance = RATE, TOLERANCE
+    # A recording is given up after so many times its length, where nothing else runs.
+    longest = 60
 
     @classmethod
     def start_linux(cls, kernel):
@@ -145,7 +147,7 @@ class LinuxChecks:
         """({process: samples}, {process: share of the CPU time of those that are known})"""
         before = self.inside()
         seconds = SECONDS * chance.longer(attempt)
-        said = self.record("linux", "--via", way, "-F", self.rate, "-T", seconds, timeout=3 * seconds)
+        said = self.record("linux", "--via", way, "-F", self.rate, "-T", seconds, timeout=self.longest * seconds)
         self.assertIn(f" via {way},", said)
         ran = self.ran(before)
         if ran is None:
@@ -178,6 +180,7 @@ class LinuxChecks:
 
 class Linux(LinuxChecks, KvmCase):
     rig_options = {"icount": True}
+    longest = 3
 
     @classmethod
     def setUpClass(cls):

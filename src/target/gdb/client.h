@@ -151,14 +151,13 @@ struct gdb_machine {
 	unsigned needed;  /* of these so many must be there */
 	uint64_t system;  /* bit n: stubs of programs, and of some monitors, lack registers[n] */
 	uint64_t threads; /* bit n: registers[n] is of use where a guest's threads are wanted */
-	/* bit n: registers[n] tells what an interrupt has interrupted, and is asked for only where that may matter. 0: all are asked for always. */
-	uint64_t trap;
+	uint64_t trap;	  /* bit n: registers[n] tells what was interrupted; see may_handle */
 	/*
 	 * Converts values in the order of `registers`; 0 for those that are missing. `plain`: those
 	 * of `system` are not all there. False: these cannot be right.
 	 */
 	bool (*take)(const uint64_t *value, bool plain, struct regs *to);
-	/* For `trap`: may it be the first part of a handler that runs? And adds these registers. */
+	/* Are those of `trap` wanted: may the vCPU be in a handler's first instructions? Then adds them. */
 	bool (*may_handle)(const struct regs *regs);
 	void (*take_trap)(const uint64_t *value, struct regs *to);
 };
