@@ -8,6 +8,11 @@
  * stop at its end). A function that can fail returns `struct error *`: NULL is
  * success; any other value is owned by the caller, which returns it or frees
  * it. Only the verbs print errors.
+ *
+ *	TRY(read_head(in, &head));
+ *
+ * returns from the function with the error of read_head(), if it has one. What
+ * has to be given back before is for the long form: err = ...; if (err) ...
  */
 
 /* The exit codes are part of the manual (docs/man/uniprof.1). */
@@ -28,6 +33,13 @@ struct error {
 
 #define MUST_CHECK	  __attribute__((warn_unused_result))
 #define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
+
+#define TRY(call)                              \
+	do {                                   \
+		struct error *error_ = (call); \
+		if (error_)                    \
+			return error_;         \
+	} while (0)
 
 /* Never returns NULL: when memory is short, a static error says so. */
 struct error *error_new(enum error_kind kind, const char *format, ...) PRINTF_LIKE(2, 3) MUST_CHECK;

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_BASE_OWNED_H
+#define UNIPROF_BASE_OWNED_H
+
+/*
+ * Variables that give back what they hold as they go out of scope, so that a
+ * function can return at any place, as by TRY():
+ *
+ *	FREED char *text = NULL;
+ *	CLOSED int fd = -1;
+ *
+ * Each has a value from its declaration on. What a caller gets is taken out
+ * first: *out = text; text = NULL.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FREED  __attribute__((cleanup(owned_free)))
+#define CLOSED __attribute__((cleanup(owned_close)))
+
+/* `at`: a pointer to a pointer of any type, which may be NULL. */
+static inline void owned_free(const void *at)
+{
+	void *held;
+
+	memcpy(&held, at, sizeof(held));
+	free(held);
+}
+
+/* Keeps errno. A number below zero is no file. */
+static inline void owned_close(const int *fd)
+{
+	const int kept = errno;
+
+	if (*fd >= 0)
+		close(*fd);
+	errno = kept;
+}
+
+#endif
