@@ -16,7 +16,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/owned.h"
 #include "base/privilege.h"
+#include "target/host/proc.h"
 
 /* The guard has a name of its own: `killall uniprof` must not end it. */
 #define GUARD_NAME "unpause-guard"
@@ -59,13 +61,10 @@ static void close_inherited(const struct guard *guard, int ready)
 /* Needs rights, which a replacement guard lacks: it inherits the setting. */
 static void protect_from_the_oom_killer(void)
 {
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	CLOSED int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
-	if (fd < 0)
-		return;
-	if (write(fd, "-1000", 5) < 0)
+	if (fd >= 0 && write(fd, "-1000", 5) < 0)
 		errno = 0; /* as well as can be */
-	close(fd);
 }
 
 /*
@@ -115,26 +114,16 @@ static void undo(struct guard *guard, enum guard_phase phase)
 	}
 }
 
-static int open_stat(pid_t pid)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	return open(path, O_RDONLY | O_CLOEXEC);
-}
-
 /* True if a process is stopped (proc(5)); `stat` is open: there are no rights to open it later. */
 static bool is_stopped(int stat)
 {
 	char text[512];
 	const ssize_t len = pread(stat, text, sizeof(text) - 1, 0);
-	const char *end;
 
 	if (len <= 0)
 		return false;
 	text[len] = '\0';
-	end = strrchr(text, ')');
-	return end && end[1] == ' ' && end[2] == 'T';
+	return proc_letter(text) == 'T';
 }
 
 static bool holds(const struct guard *guard)
@@ -183,7 +172,9 @@ static void __attribute__((noreturn)) live(struct guard *guard, int ready)
 	setsid();
 	prctl(PR_SET_NAME, GUARD_NAME);
 	guard->profiler = getppid();
-	guard->stat = guard->ops->holds == GUARD_RUNNING ? -1 : open_stat(guard->profiler);
+	guard->stat = guard->ops->holds == GUARD_RUNNING
+			      ? -1
+			      : proc_open(guard->profiler, "stat", O_RDONLY);
 	close_inherited(guard, ready);
 	protect_from_the_oom_killer();
 	come_before_others();

@@ -4,21 +4,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "arch/arch.h"
 #include "base/clock.h"
 #include "target/window.h"
 
 struct error *host_memory_open(pid_t pid, bool write, int *fd)
 {
-	char path[48];
-
-	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
-	*fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	*fd = proc_open(pid, "mem", write ? O_RDWR : O_RDONLY);
 	if (*fd >= 0)
 		return NULL;
 	if (errno == ENOENT)
@@ -177,20 +172,15 @@ struct ram_map *guest_ram_map(struct guest_ram *ram)
 	return &ram->map;
 }
 
-void guest_ram_forget(struct guest_ram *ram)
+void guest_ram_forget(void *ram)
 {
-	ram->round++;
-}
-
-static void renew(void *ram)
-{
-	guest_ram_forget(ram);
+	((struct guest_ram *)ram)->round++;
 }
 
 struct paged_memory guest_ram_memory(struct guest_ram *ram)
 {
 	return (struct paged_memory){.frames = {guest_ram_frame, ram, guest_ram_part},
-				     .renew = renew};
+				     .renew = guest_ram_forget};
 }
 
 bool guest_ram_missed(struct guest_ram *ram)

@@ -77,7 +77,7 @@ struct ram_map *guest_ram_map(struct guest_ram *ram);
 struct paged_memory guest_ram_memory(struct guest_ram *ram);
 
 /* Drops all frames: their contents may have changed. */
-void guest_ram_forget(struct guest_ram *ram);
+void guest_ram_forget(void *ram);
 
 /* True if a frame could not be read since the last call. */
 bool guest_ram_missed(struct guest_ram *ram);

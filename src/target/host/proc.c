@@ -17,26 +17,39 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/owned.h"
 
 #define PATH_ROOM    96
 #define COMMAND_ROOM 65536
 
-ssize_t proc_read(pid_t pid, const char *name, char *text, size_t size)
+int proc_open(pid_t pid, const char *name, int flags)
 {
 	char path[PATH_ROOM];
-	size_t len = 0;
-	ssize_t got;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return open(path, flags | O_CLOEXEC);
+}
+
+ssize_t proc_read(pid_t pid, const char *name, char *text, size_t size)
+{
+	CLOSED int fd = proc_open(pid, name, O_RDONLY);
+	size_t len = 0;
+	ssize_t got;
+
 	if (fd < 0)
 		return -1;
 	while (len < size - 1 && (got = read(fd, text + len, size - 1 - len)) > 0)
 		len += (size_t)got;
 	text[len] = '\0';
-	close(fd);
 	return (ssize_t)len;
+}
+
+/* "pid (comm) state": the name may hold anything. */
+char proc_letter(const char *stat)
+{
+	const char *end = strrchr(stat, ')');
+
+	return end && end[1] == ' ' ? end[2] : '\0';
 }
 
 char *proc_words(pid_t pid, const char **end)
@@ -55,15 +68,13 @@ char *proc_words(pid_t pid, const char **end)
 long proc_status(pid_t pid, const char *key, long otherwise)
 {
 	const size_t len = strlen(key);
-	char text[4096], *line = text;
+	char text[4096], *rest = text, *line;
 
 	if (proc_read(pid, "status", text, sizeof(text)) < 0)
 		return otherwise;
-	for (; line; line = strchr(line, '\n')) {
-		line += *line == '\n';
+	while ((line = strsep(&rest, "\n")))
 		if (!strncmp(line, key, len) && line[len] == ':')
 			return strtol(line + len + 1, NULL, 10);
-	}
 	return otherwise;
 }
 
@@ -112,15 +123,14 @@ struct error *proc_maps_open(pid_t pid, FILE **out)
 
 void proc_maps_read(FILE *maps, bool (*each)(void *ctx, const struct proc_map *map), void *ctx)
 {
+	FREED char *line = NULL;
 	struct proc_map map;
-	char *line = NULL;
 	size_t room = 0;
 
 	rewind(maps);
 	while (getline(&line, &room, maps) > 0)
 		if (parse_map(line, &map) && !each(ctx, &map))
 			break;
-	free(line);
 }
 
 struct error *proc_maps(pid_t pid, bool (*each)(void *ctx, const struct proc_map *map), void *ctx)
@@ -330,35 +340,30 @@ void monitor_name(pid_t pid, char *name, size_t size)
 	static const char *const names[] = {"-name", "--name", "--id", NULL};
 	static const char *const kernels[] = {"-kernel", "--kernel", NULL};
 	const char *end, *value;
-	char *words = proc_words(pid, &end);
+	FREED char *words = proc_words(pid, &end);
 
 	proc_comm(pid, name, size);
 	if ((value = value_of(words, end, names)))
 		take_name(value, name, size);
 	else if ((value = value_of(words, end, kernels)) && *basename(value))
 		snprintf(name, size, "%s", basename(value));
-	free(words);
 }
 
 static bool is_elf(const char *path)
 {
-	char magic[SELFMAG] = "";
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	char magic[SELFMAG];
 
-	if (fd < 0)
-		return false;
-	if (read(fd, magic, sizeof(magic)) != (ssize_t)sizeof(magic))
-		magic[0] = '\0';
-	close(fd);
-	return !memcmp(magic, ELFMAG, SELFMAG);
+	return fd >= 0 && read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
+	       !memcmp(magic, ELFMAG, SELFMAG);
 }
 
 void monitor_image(pid_t pid, char *path, size_t size)
 {
 	const char *end;
-	char *words = proc_words(pid, &end), full[2 * PATH_MAX];
+	FREED char *words = proc_words(pid, &end);
 	const char *word = words ? next_word(words, end) : NULL;
-	char directory[PATH_MAX], root[PATH_MAX];
+	char full[2 * PATH_MAX], directory[PATH_MAX], root[PATH_MAX];
 
 	*path = '\0';
 	proc_link(pid, "cwd", -1, directory, sizeof(directory));
@@ -377,24 +382,24 @@ void monitor_image(pid_t pid, char *path, size_t size)
 		if (strlen(full) < size && is_elf(full))
 			strcpy(path, full);
 	}
-	free(words);
 }
 
-struct monitor_search {
+struct name_search {
 	const char *name;
 	monitor_vcpus *vcpus;
+	process_name *name_of;
 	pid_t pid;
 	unsigned matches;
 };
 
 static bool match(void *ctx, int pid)
 {
-	struct monitor_search *search = ctx;
+	struct name_search *search = ctx;
 	char name[256];
 
 	if (!search->vcpus(pid))
 		return true;
-	monitor_name(pid, name, sizeof(name));
+	search->name_of(pid, name, sizeof(name));
 	if (!strcmp(name, search->name)) {
 		search->pid = pid;
 		search->matches++;
@@ -402,23 +407,30 @@ static bool match(void *ctx, int pid)
 	return true;
 }
 
-struct error *monitor_find(const char *name, const char *scheme, monitor_vcpus *vcpus, pid_t *pid)
+unsigned proc_find(const char *name, monitor_vcpus *vcpus, process_name *name_of, pid_t *pid)
 {
-	struct monitor_search search = {.name = name, .vcpus = vcpus};
+	struct name_search search = {.name = name, .vcpus = vcpus, .name_of = name_of};
 
 	*pid = proc_parse_pid(name);
 	if (*pid)
-		return NULL;
+		return 1;
 	proc_numbers(0, "", match, &search);
 	*pid = search.pid;
-	if (search.matches == 1)
+	return search.matches;
+}
+
+struct error *monitor_find(const char *name, const char *scheme, monitor_vcpus *vcpus, pid_t *pid)
+{
+	const unsigned matches = proc_find(name, vcpus, monitor_name, pid);
+
+	if (matches == 1)
 		return NULL;
 	return error_new(ERR_GUEST,
-			 search.matches ? "%u guests are called \"%s\"; say which by the process "
-					  "id of its monitor, as %s:PID"
-					: "none of the guests that can be seen (%u) is called "
-					  "\"%s\"; `uniprof list` shows what there is (%s)",
-			 search.matches, name, scheme);
+			 matches ? "%u guests are called \"%s\"; say which by the process "
+				   "id of its monitor, as %s:PID"
+				 : "none of the guests that can be seen (%u) is called "
+				   "\"%s\"; `uniprof list` shows what there is (%s)",
+			 matches, name, scheme);
 }
 
 bool monitor_list_process(const struct monitor_kind *kind, pid_t pid,

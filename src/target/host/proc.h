@@ -16,6 +16,9 @@
 #include "base/error.h"
 #include "target/target.h"
 
+/* Opens /proc/PID/NAME, with O_CLOEXEC; -1 with errno. */
+int proc_open(pid_t pid, const char *name, int flags);
+
 /* Reads /proc/PID/NAME into `text`, cut off and ended by a NUL; the bytes read, or -1 with errno. */
 ssize_t proc_read(pid_t pid, const char *name, char *text, size_t size);
 
@@ -24,6 +27,9 @@ ssize_t proc_read(pid_t pid, const char *name, char *text, size_t size);
  * frees them. NULL: there are none, or they cannot be read.
  */
 char *proc_words(pid_t pid, const char **end);
+
+/* State of a process or a thread: a letter in the text of its "stat" (proc(5)); NUL: it has none. */
+char proc_letter(const char *stat);
 
 /* A number of /proc/PID/status: "TracerPid"; `otherwise` if it is not there. */
 long proc_status(pid_t pid, const char *key, long otherwise);
@@ -81,6 +87,15 @@ struct error *proc_cannot_trace(pid_t pid);
 /* Number of vCPUs that a process runs for a guest of this kind; 0: it is no such monitor. */
 typedef uint32_t monitor_vcpus(pid_t pid);
 
+/* A process's name, "" if it has none. */
+typedef void process_name(pid_t pid, char *name, size_t size);
+
+/*
+ * Finds a process by id, or by name among those that run vCPUs. Returns how many have that name,
+ * of which *pid is one.
+ */
+unsigned proc_find(const char *name, monitor_vcpus *vcpus, process_name *name_of, pid_t *pid);
+
 /* The guest's name as the command line gives it (-name), or its kernel's file, or the program's name. */
 void monitor_name(pid_t pid, char *name, size_t size);
 
@@ -94,7 +109,7 @@ struct error *monitor_find(const char *name, const char *scheme, monitor_vcpus *
 struct monitor_kind {
 	const char *scheme;
 	monitor_vcpus *vcpus;
-	void (*name)(pid_t pid, char *name, size_t size);
+	process_name *name;
 	/* Sets `way` and `missing`, and whatever else is not as of all kinds. */
 	void (*way)(pid_t pid, struct target_listing *entry);
 	/* True where a process that was none may become one and run the same program; NULL: nowhere. */

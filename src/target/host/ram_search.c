@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arch/x86/x86.h"
+#include "base/array.h"
 #include "target/host/proc.h"
 #include "target/window.h"
 
@@ -160,7 +161,7 @@ static int compare_sizes(const void *a, const void *b)
 {
 	const struct ram_candidate *x = a, *y = b;
 
-	return x->size == y->size ? 0 : x->size < y->size ? 1 : -1;
+	return COMPARE(y->size, x->size);
 }
 
 static void sort(struct ram_candidates *all)

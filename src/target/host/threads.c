@@ -20,10 +20,10 @@
 
 static int open_of(pid_t pid, pid_t tid, const char *name)
 {
-	char path[96];
+	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
-	return open(path, O_RDONLY | O_CLOEXEC);
+	snprintf(path, sizeof(path), "task/%d/%s", (int)tid, name);
+	return proc_open(pid, path, O_RDONLY);
 }
 
 void thread_watch(struct thread *thread, pid_t pid, pid_t tid)
@@ -58,18 +58,15 @@ void thread_time(const struct thread *thread, struct thread_time *out)
 		out->timeslices;
 }
 
-/* proc(5): "pid (comm) state"; the name may hold anything. */
 char thread_letter(const struct thread *thread)
 {
 	char text[128];
-	const char *end;
 	ssize_t len = thread->stat < 0 ? -1 : pread(thread->stat, text, sizeof(text) - 1, 0);
 
 	if (len <= 0)
 		return thread->stat >= 0 && errno == ESRCH ? 'X' : 'R';
 	text[len] = '\0';
-	end = strrchr(text, ')');
-	return end && end + 2 < text + len ? end[2] : 'R';
+	return proc_letter(text) ?: 'R';
 }
 
 /* The last tells system calls from signals. */
@@ -84,16 +81,25 @@ char thread_letter(const struct thread *thread)
 #define OTHERS_NS 1000000000u
 #define TURN_NS	  10000000u
 
+/* SIGCHLD alone. */
+static sigset_t child_signal(void)
+{
+	sigset_t child;
+
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	return child;
+}
+
 struct error *threads_new(struct threads *threads, pid_t pid, uint32_t n)
 {
-	sigset_t child, before;
+	const sigset_t child = child_signal();
+	sigset_t before;
 
 	*threads = (struct threads){.pid = pid, .n = n};
 	threads->at = calloc(n, sizeof(*threads->at));
 	if (!threads->at)
 		return error_no_memory();
-	sigemptyset(&child);
-	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, &before);
 	threads->was_blocked = sigismember(&before, SIGCHLD) == 1;
 	return NULL;
@@ -276,10 +282,8 @@ static bool sleep_until(struct threads *threads, uint64_t until_ns)
 {
 	uint64_t now = clock_now_ns(), left = until_ns > now ? until_ns - now : 0;
 	const struct timespec most = {(time_t)(left / NS_PER_S), (long)(left % NS_PER_S)};
-	sigset_t child;
+	const sigset_t child = child_signal();
 
-	sigemptyset(&child);
-	sigaddset(&child, SIGCHLD);
 	if (sigtimedwait(&child, NULL, &most) < 0)
 		return false;
 	threads->heard = true;
@@ -440,28 +444,21 @@ void threads_release(struct threads *threads, struct thread *thread)
 bool process_is_halted(pid_t pid)
 {
 	char text[256];
-	const char *end;
 
-	if (proc_read(pid, "stat", text, sizeof(text)) < 0)
-		return false;
-	end = strrchr(text, ')');
-	return end && !strncmp(end, ") T", 3);
+	return proc_read(pid, "stat", text, sizeof(text)) >= 0 && proc_letter(text) == 'T';
 }
 
 void threads_free(struct threads *threads)
 {
-	sigset_t child;
+	const sigset_t child = child_signal();
 
 	for (uint32_t i = 0; threads->at && i < threads->n; i++)
 		if (threads->at[i].tid)
 			threads_release(threads, &threads->at[i]);
 	free(threads->at);
 	threads->at = NULL;
-	if (threads->pid && !threads->was_blocked) {
-		sigemptyset(&child);
-		sigaddset(&child, SIGCHLD);
+	if (threads->pid && !threads->was_blocked)
 		sigprocmask(SIG_UNBLOCK, &child, NULL);
-	}
 }
 
 /* Events of a thread. */

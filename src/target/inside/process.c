@@ -3,12 +3,11 @@
 /* Memory of a process, which is the guest or runs it, for the sampler inside. */
 
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "target/guard.h"
+#include "base/owned.h"
 #include "target/host/memory.h"
 #include "target/host/proc.h"
 #include "target/inside/inside.h"
@@ -49,11 +48,6 @@ struct memory_search {
 	void *to;
 };
 
-static bool is_stopped(const struct memory_search *search)
-{
-	return search->stop && *search->stop;
-}
-
 static void search_piece(struct memory_search *search, const struct proc_map *map, uint64_t at,
 			 size_t pages)
 {
@@ -80,30 +74,24 @@ static bool search_map(void *ctx, const struct proc_map *map)
 
 	if (!map->readable || !map->writable)
 		return true;
-	for (uint64_t at = map->start; at < map->end && !is_stopped(search);) {
+	for (uint64_t at = map->start; at < map->end && !*search->stop;) {
 		const uint64_t left = (map->end - at) / FRAME_SIZE;
 		const size_t pages = left < PIECE_PAGES ? (size_t)left : PIECE_PAGES;
 
 		search_piece(search, map, at, pages);
 		at += pages * FRAME_SIZE;
 	}
-	return !is_stopped(search);
+	return !*search->stop;
 }
 
 static struct error *process_search(void *ctx, const volatile sig_atomic_t *stop,
 				    inside_found *found, void *to, bool *whole)
 {
 	struct process *process = ctx;
-	struct memory_search search = {.process = process, .stop = stop, .found = found, .to = to};
-	struct error *err;
-	char path[48];
+	CLOSED int pagemap = proc_open(process->pid, "pagemap", O_RDONLY);
+	struct memory_search search = {process, stop, pagemap, found, to};
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)process->pid);
-	search.pagemap = open(path, O_RDONLY | O_CLOEXEC);
-	err = proc_maps(process->pid, search_map, &search);
-	if (search.pagemap >= 0)
-		close(search.pagemap);
-	return err;
+	return proc_maps(process->pid, search_map, &search);
 }
 
 static bool note_map(void *ctx, const struct proc_map *map)

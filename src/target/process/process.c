@@ -15,6 +15,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/owned.h"
 #include "target/host/memory.h"
 #include "target/host/proc.h"
 
@@ -119,42 +120,22 @@ static bool read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct 
 	return false;
 }
 
-/* Processes by their name. */
-struct process_search {
-	const char *name;
-	pid_t pid;
-	unsigned matches;
-};
-
-static bool match(void *ctx, int pid)
+static uint32_t is_other_program(pid_t pid)
 {
-	struct process_search *search = ctx;
-	char name[64];
-
-	proc_comm(pid, name, sizeof(name));
-	if (pid != getpid() && proc_has_memory(pid) && !strcmp(name, search->name)) {
-		search->pid = pid;
-		search->matches++;
-	}
-	return true;
+	return pid != getpid() && proc_has_memory(pid);
 }
 
 static struct error *find_process(const char *name, pid_t *pid)
 {
-	struct process_search search = {.name = name};
+	const unsigned matches = proc_find(name, is_other_program, proc_comm, pid);
 
-	*pid = proc_parse_pid(name);
-	if (*pid)
+	if (matches == 1)
 		return NULL;
-	proc_numbers(0, "", match, &search);
-	*pid = search.pid;
-	if (search.matches == 1)
-		return NULL;
-	if (!search.matches)
+	if (!matches)
 		return error_new(ERR_GUEST, "there is no process called \"%s\"", name);
 	return error_new(ERR_GUEST,
 			 "%u processes are called \"%s\"; say which by its id, as process:%d",
-			 search.matches, name, (int)search.pid);
+			 matches, name, (int)*pid);
 }
 
 static struct error *check_process(pid_t *pid)
@@ -179,18 +160,14 @@ static struct error *check_process(pid_t *pid)
 
 static struct error *find_arch(pid_t pid, struct target_info *info)
 {
+	CLOSED int fd = proc_open(pid, "exe", O_RDONLY);
 	Elf64_Ehdr head = {0};
-	char path[48];
-	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return proc_cannot_trace(pid);
 	/* e_machine is at the same place in both classes. */
 	if (read(fd, &head, sizeof(head)) == sizeof(head))
 		info->arch = arch_by_machine(head.e_machine);
-	close(fd);
 	return info->arch ? NULL
 			  : error_new(ERR_GUEST,
 				      "process %d runs a program for another instruction set "

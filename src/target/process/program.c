@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "target/host/proc.h"
 
@@ -61,23 +62,21 @@ static bool is_our_program(int fd)
 
 const char *process_unikernel(pid_t pid)
 {
-	char path[48], name[32];
+	CLOSED int fd = -1;
 	const char *type;
+	char name[32];
 	Elf *elf;
-	int fd;
 
 	proc_comm(pid, name, sizeof(name));
 	if (!strncmp(name, SPT_NAME, strlen(SPT_NAME)) && proc_has_memory(pid))
 		return "spt";
-	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	fd = proc_open(pid, "exe", O_RDONLY | O_NONBLOCK);
 	if (fd < 0)
 		return NULL;
 	elf_version(EV_CURRENT);
 	elf = is_our_program(fd) ? NULL : elf_begin(fd, ELF_C_READ, NULL);
 	type = elf ? type_of_file(elf) : NULL;
 	elf_end(elf);
-	close(fd);
 	return type;
 }
 
@@ -174,16 +173,9 @@ void process_files_free(struct target_file *files, size_t n)
 /* The number that it has for itself, in a PID namespace of its own. */
 static pid_t inner_pid(pid_t pid)
 {
-	char text[4096], path[48], *line, *last;
-	int fd, len;
+	char text[4096] = "", *line, *last;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return pid;
-	len = (int)read(fd, text, sizeof(text) - 1);
-	close(fd);
-	text[len > 0 ? len : 0] = '\0';
+	(void)proc_read(pid, "status", text, sizeof(text));
 	line = strstr(text, "\nNSpid:");
 	if (!line)
 		return pid;
