@@ -250,24 +250,22 @@ static struct error *hold_life(pthread_mutex_t *life)
 	return rc ? error_errno(ERR_FAILED, rc, "cannot make the guard's lock") : NULL;
 }
 
-/* SIG_BLOCK, SIG_UNBLOCK */
-static void mask_stops(int how, sigset_t *before)
+/* SIGTSTP alone. */
+static sigset_t stop_signal(void)
 {
-	sigset_t stops;
+	sigset_t stop;
 
-	sigemptyset(&stops);
-	sigaddset(&stops, SIGTSTP);
-	sigprocmask(how, &stops, before);
+	sigemptyset(&stop);
+	sigaddset(&stop, SIGTSTP);
+	return stop;
 }
 
 void guard_let_stop(void)
 {
+	const sigset_t stops = stop_signal();
 	const struct timespec now = {0};
 	struct sigaction action;
-	sigset_t stops;
 
-	sigemptyset(&stops);
-	sigaddset(&stops, SIGTSTP);
 	if (sigtimedwait(&stops, NULL, &now) == SIGTSTP && !sigaction(SIGTSTP, NULL, &action) &&
 	    action.sa_handler != SIG_IGN)
 		raise(SIGSTOP);
@@ -275,22 +273,25 @@ void guard_let_stop(void)
 
 static void free_guard(struct guard *guard)
 {
+	const sigset_t stops = stop_signal();
+
 	if (guard->page != MAP_FAILED)
 		munmap(guard->page, sizeof(*guard->page));
 	if (guard->unblocks)
-		mask_stops(SIG_UNBLOCK, NULL);
+		sigprocmask(SIG_UNBLOCK, &stops, NULL);
 	free(guard);
 }
 
 struct error *guard_start(const struct guard_ops *ops, void *ctx, struct guard **out)
 {
 	struct guard *guard = calloc(1, sizeof(*guard));
+	const sigset_t stops = stop_signal();
 	struct error *err;
 	sigset_t before;
 
 	if (!guard)
 		return error_no_memory();
-	mask_stops(SIG_BLOCK, &before);
+	sigprocmask(SIG_BLOCK, &stops, &before);
 	guard->unblocks = !sigismember(&before, SIGTSTP);
 	guard->ops = ops;
 	guard->ctx = ctx;
@@ -335,19 +336,21 @@ void guard_replace(struct guard *first, struct guard *second)
 void guard_leave(struct guard *guard)
 {
 	/* One that somebody has killed would not help. */
-	error_free(guard_check(guard));
+	(void)guard_check(guard);
 	pthread_mutex_unlock(&guard->page->life);
 	free_guard(guard);
 }
 
-struct error *guard_check(struct guard *guard)
+bool guard_check(struct guard *guard)
 {
-	if (guard->pid > 0) {
-		if (waitpid(guard->pid, NULL, WNOHANG) != guard->pid)
-			return NULL;
-		guard->pid = 0;
-	}
-	return start(guard);
+	struct error *err;
+
+	if (guard->pid > 0 && waitpid(guard->pid, NULL, WNOHANG) != guard->pid)
+		return true;
+	guard->pid = 0;
+	err = start(guard);
+	error_free(err);
+	return !err;
 }
 
 struct guard_page *guard_page(struct guard *guard)

@@ -83,8 +83,11 @@ void guard_leave(struct guard *guard);
  */
 void guard_let_stop(void);
 
-/* Starts a new guard if somebody has killed this one. Call it now and then; needs no rights. */
-struct error *guard_check(struct guard *guard);
+/*
+ * Starts a new guard if somebody has killed this one; false if that cannot be.
+ * Call it now and then; needs no rights.
+ */
+bool guard_check(struct guard *guard);
 
 /* One store, for the sampling path. */
 struct guard_page {

@@ -548,16 +548,12 @@ static void resume_late(struct remote *remote)
 static enum target_life remote_life(struct target *target)
 {
 	struct remote *remote = (struct remote *)target;
-	struct error *err;
 
 	resume_late(remote);
 	if (remote->gdb->gone)
 		return LIFE_GONE;
-	err = guard_check(remote->guard);
-	if (err) {
-		error_free(err);
+	if (!guard_check(remote->guard))
 		return LIFE_UNGUARDED;
-	}
 	return remote->halted ? LIFE_PAUSED : LIFE_RUNS;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "target/guard.h"
 #include "target/host/proc.h"
@@ -278,7 +279,7 @@ static enum target_life inside_life(struct target *target)
 	if (memory->read(memory->ctx, inside->ring[0].at, &head, sizeof(head)) != sizeof(head))
 		return LIFE_GONE;
 	if (inside->guard)
-		error_free(guard_check(inside->guard));
+		(void)guard_check(inside->guard);
 	return inside_ring_check(&head, inside->ring[0].at, UINT64_MAX, &again) &&
 			       again.checksum == inside->ring[0].checksum
 		       ? LIFE_RUNS
@@ -326,7 +327,7 @@ static int compare_vcpus(const void *a, const void *b)
 {
 	const struct inside_ring *x = a, *y = b;
 
-	return x->vcpu == y->vcpu ? 0 : x->vcpu < y->vcpu ? -1 : 1;
+	return COMPARE(x->vcpu, y->vcpu);
 }
 
 /*
@@ -347,11 +348,6 @@ static void choose(struct inside *inside, const uint32_t advanced[])
 	}
 	inside->rings = kept;
 	qsort(inside->ring, kept, sizeof(*inside->ring), compare_vcpus);
-}
-
-static bool is_stopped(const volatile sig_atomic_t *stop)
-{
-	return stop && *stop;
 }
 
 static void take_ring(void *ctx, const void *head, uint64_t at, uint64_t left)
@@ -393,10 +389,10 @@ static struct error *find_rings(struct inside *inside, const volatile sig_atomic
 	/* They have ticked since they were found. */
 	began_ns = clock_now_ns();
 	skip_to(inside, began_ns);
-	while (found && !is_stopped(stop) && clock_now_ns() - began_ns < WATCH_NS &&
+	while (found && !*stop && clock_now_ns() - began_ns < WATCH_NS &&
 	       !watch(inside, began_ns, advanced))
 		;
-	if (is_stopped(stop))
+	if (*stop)
 		return error_new(ERR_FAILED, "interrupted while the guest's sampler was searched");
 	choose(inside, advanced);
 	if (inside->rings)

@@ -422,15 +422,6 @@ static struct error *qemu_sample(struct target *target, struct sample *sample)
 	return err;
 }
 
-static bool guard_failed(struct qemu *qemu)
-{
-	struct error *err = guard_check(qemu->guard);
-	bool failed = err != NULL;
-
-	error_free(err);
-	return failed;
-}
-
 /* Resumes a guest whose stop timed out, once it has taken effect. */
 static void let_late_one_go(struct qemu *qemu)
 {
@@ -449,7 +440,7 @@ static enum target_life qemu_life(struct target *target)
 	let_late_one_go(qemu);
 	life = qemu->transport->life(qemu);
 	qemu->found_halted &= life == LIFE_PAUSED;
-	if ((life == LIFE_RUNS || life == LIFE_PAUSED) && guard_failed(qemu))
+	if ((life == LIFE_RUNS || life == LIFE_PAUSED) && !guard_check(qemu->guard))
 		return LIFE_UNGUARDED;
 	return life;
 }

@@ -424,11 +424,7 @@ static bool paused_for_long(struct xen_target *xt)
 
 static bool guard_failed(struct xen_target *xt)
 {
-	struct error *err = xt->guard ? guard_check(xt->guard) : NULL;
-	bool failed = err || !xt->guard;
-
-	error_free(err);
-	return failed;
+	return !xt->guard || !guard_check(xt->guard);
 }
 
 enum target_life xen_domain_life(const struct xen_target *xt, struct xen_domain *domain)
