@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
 #include "target/host/proc.h"
 #include "target/kvm/vcpus.h"
 
@@ -31,34 +32,28 @@ static void take_vcpu(json_t *vcpu, struct qemu_machine *machine)
 
 struct error *qemu_machine_status(struct qmp *qmp, bool *running, char *status)
 {
-	json_t *answer = NULL;
-	struct error *err = qmp_execute(qmp, "query-status", NULL, &answer);
+	json_auto_t *answer = NULL;
 
-	if (err)
-		return err;
+	TRY(qmp_execute(qmp, "query-status", NULL, &answer));
 	*running = json_is_true(json_object_get(answer, "running"));
 	snprintf(status, QEMU_STATUS_MAX, "%s",
 		 json_string_value(json_object_get(answer, "status")) ?: "?");
-	json_decref(answer);
 	return NULL;
 }
 
 struct error *qemu_machine_ask(struct qmp *qmp, struct qemu_machine *machine)
 {
+	json_auto_t *vcpus = NULL;
+	json_auto_t *kvm = NULL;
 	char status[QEMU_STATUS_MAX];
-	json_t *answer = NULL, *vcpu;
+	json_t *vcpu;
 	size_t i;
-	struct error *err = qmp_execute(qmp, "query-cpus-fast", NULL, &answer);
 
 	*machine = (struct qemu_machine){0};
-	if (err)
-		return err;
-	json_array_foreach(answer, i, vcpu) take_vcpu(vcpu, machine);
-	json_decref(answer);
-	answer = NULL;
-	error_free(qmp_execute(qmp, "query-kvm", NULL, &answer));
-	machine->kvm = json_is_true(json_object_get(answer, "enabled"));
-	json_decref(answer);
+	TRY(qmp_execute(qmp, "query-cpus-fast", NULL, &vcpus));
+	json_array_foreach(vcpus, i, vcpu) take_vcpu(vcpu, machine);
+	error_free(qmp_execute(qmp, "query-kvm", NULL, &kvm));
+	machine->kvm = json_is_true(json_object_get(kvm, "enabled"));
 	if (!machine->vcpus)
 		return error_new(ERR_GUEST, "QEMU has no vCPUs (yet?)");
 	return qemu_machine_status(qmp, &machine->running, status);
@@ -66,13 +61,10 @@ struct error *qemu_machine_ask(struct qmp *qmp, struct qemu_machine *machine)
 
 uint32_t qemu_machine_count(struct qmp *qmp)
 {
-	json_t *answer = NULL;
-	uint32_t n;
+	json_auto_t *answer = NULL;
 
 	error_free(qmp_execute(qmp, "query-cpus-fast", NULL, &answer));
-	n = (uint32_t)json_array_size(answer);
-	json_decref(answer);
-	return n;
+	return (uint32_t)json_array_size(answer);
 }
 
 /* "* CPU #0: thread_id=1234" */
@@ -85,37 +77,41 @@ static void take_vcpu_line(const char *line, struct qemu_machine *machine)
 		add_vcpu(machine, index, tid);
 }
 
-struct error *qemu_machine_read(const struct qemu_console *console, struct qemu_machine *machine)
+/* Sends a command to QEMU's human monitor, which is reached by QMP or else by the stub. */
+static struct error *say(struct qemu *qemu, const char *line, char **said)
 {
-	char *said = NULL;
-	struct error *err = console->say(console->ctx, "info cpus", &said);
+	return qemu->qmp ? qmp_human(qemu->qmp, QMP_NO_VCPU, line, said)
+			 : gdb_human(qemu->gdb, line, said);
+}
+
+struct error *qemu_machine_read(struct qemu *qemu, struct qemu_machine *machine)
+{
+	FREED char *cpus = NULL;
+	FREED char *kvm = NULL;
+	char *line, *rest;
 
 	*machine = (struct qemu_machine){.running = true};
-	for (const char *line = said; line && *line; line = strchr(line, '\n')) {
-		line += *line == '\n';
+	TRY(say(qemu, "info cpus", &cpus));
+	rest = cpus;
+	while ((line = strsep(&rest, "\n")))
 		take_vcpu_line(line, machine);
-	}
-	free(said);
-	if (err)
-		return err;
-	err = console->say(console->ctx, "info kvm", &said);
-	machine->kvm = said && strstr(said, "enabled");
-	free(said);
-	if (!err && !machine->vcpus)
-		err = error_new(ERR_GUEST, "QEMU does not tell of its vCPUs (info cpus)");
-	return err;
+	TRY(say(qemu, "info kvm", &kvm));
+	machine->kvm = strstr(kvm, "enabled");
+	if (!machine->vcpus)
+		return error_new(ERR_GUEST, "QEMU does not tell of its vCPUs (info cpus)");
+	return NULL;
 }
 
 bool qemu_machine_has_stub(struct qmp *qmp)
 {
-	json_t *devices = NULL, *device;
+	json_auto_t *devices = NULL;
+	json_t *device;
 	bool found = false;
 	size_t i;
 
 	error_free(qmp_execute(qmp, "query-chardev", NULL, &devices));
 	json_array_foreach(devices, i, device) found |=
 		!strcmp(json_string_value(json_object_get(device, "label")) ?: "", "gdb");
-	json_decref(devices);
 	return found;
 }
 
@@ -158,15 +154,15 @@ size_t qemu_mtree_ranges(const char *text, struct ram_slot *slots, size_t max)
 }
 
 /* "Host virtual address for 0x0 (pc.ram) is 0x7f5e5be00000" */
-static bool find_hva(const struct qemu_console *console, struct ram_slot *slot)
+static bool find_hva(struct qemu *qemu, struct ram_slot *slot)
 {
-	char line[48], *said = NULL, *at;
+	FREED char *said = NULL;
+	char line[48], *at;
 
 	snprintf(line, sizeof(line), "gpa2hva 0x%" PRIx64, slot->gpa);
-	error_free(console->say(console->ctx, line, &said));
+	error_free(say(qemu, line, &said));
 	at = said ? strstr(said, " is 0x") : NULL;
 	slot->hva = at ? strtoull(at + 4, NULL, 16) : 0;
-	free(said);
 	return slot->hva != 0;
 }
 
@@ -181,24 +177,23 @@ static void add_slot(struct ram_map *map, const struct ram_slot *slot)
 		(void)ram_map_add(map, slot->gpa, slot->size, slot->hva);
 }
 
-struct error *qemu_machine_ram(const struct qemu_console *console, struct ram_map *map)
+struct error *qemu_machine_ram(struct qemu *qemu, struct ram_map *map)
 {
 	struct ram_slot slots[4 * RAM_SLOTS_MAX];
-	char *said = NULL;
-	struct error *err = console->say(console->ctx, "info mtree -f", &said);
-	size_t n = err ? 0 : qemu_mtree_ranges(said, slots, sizeof(slots) / sizeof(*slots));
+	const size_t max = sizeof(slots) / sizeof(*slots);
+	FREED char *said = NULL;
+	size_t n;
 
-	free(said);
-	if (n > sizeof(slots) / sizeof(*slots))
-		n = sizeof(slots) / sizeof(*slots);
 	map->n = 0;
-	for (size_t i = 0; i < n; i++)
-		if (find_hva(console, &slots[i]))
+	TRY(say(qemu, "info mtree -f", &said));
+	n = qemu_mtree_ranges(said, slots, max);
+	for (size_t i = 0; i < n && i < max; i++)
+		if (find_hva(qemu, &slots[i]))
 			add_slot(map, &slots[i]);
-	if (!err && !map->n)
-		err = error_new(ERR_GUEST, "QEMU does not tell where the guest's memory is "
-					   "(info mtree -f, gpa2hva)");
-	return err;
+	if (map->n)
+		return NULL;
+	return error_new(ERR_GUEST, "QEMU does not tell where the guest's memory is "
+				    "(info mtree -f, gpa2hva)");
 }
 
 /* A QEMU's command line (proc_words). */

@@ -127,7 +127,6 @@ static void hold_vcpus(struct qemu *qemu, const struct qemu_machine *machine)
 static struct error *attach(struct qemu *qemu, const struct qemu_address *address)
 {
 	struct qemu_machine machine;
-	const struct qemu_console console = {qemu->transport->say, qemu};
 	struct error *err = qemu->transport->open(qemu, address, &machine);
 	const char *why;
 
@@ -142,7 +141,7 @@ static struct error *attach(struct qemu *qemu, const struct qemu_address *addres
 		err = guest_ram_new(qemu->memory, &qemu->ram);
 	qemu->base.memory = guest_ram_memory(qemu->ram);
 	if (!err)
-		err = qemu_machine_ram(&console, guest_ram_map(qemu->ram));
+		err = qemu_machine_ram(qemu, guest_ram_map(qemu->ram));
 	if (err)
 		return err;
 	qemu->base.advice = *address->qmp && qemu->transport->advice_with_qmp
@@ -176,6 +175,15 @@ static struct error *open_with(const struct qemu_transport *transport,
 	return err;
 }
 
+enum { VIA_STUB, VIA_OWN_STUB, VIA_QMP };
+
+static const struct target_way ways[] = {
+	[VIA_STUB] = {"stub", "150 us", "a gdb stub that is started for this and ended afterwards"},
+	[VIA_OWN_STUB] = {"own-stub", "150 us", "the gdb stub that QEMU was started with"},
+	[VIA_QMP] = {"qmp", "500 us", "QMP's stop, info registers and cont"},
+	{0},
+};
+
 /* A stub that others have started must stay theirs: QEMU has one at most. */
 static struct error *open_with_qmp(const struct qemu_address *address, struct target **out)
 {
@@ -191,15 +199,15 @@ static struct error *open_with_qmp(const struct qemu_address *address, struct ta
 static struct error *open_via(const char *via, const struct qemu_address *address,
 			      struct target **out)
 {
-	if (!strcmp(via, qemu_transport_own_stub.name))
+	if (!strcmp(via, ways[VIA_OWN_STUB].name))
 		return *address->gdb ? open_with(&qemu_transport_own_stub, address, out)
 				     : error_new(ERR_GUEST, "this QEMU was started without a gdb "
 							    "stub (-s, -gdb), or is known by its "
 							    "socket alone");
 	if (!*address->qmp)
 		return error_new(ERR_GUEST, "this QEMU was started without a QMP socket");
-	return open_with(strcmp(via, qemu_transport_qmp.name) ? &qemu_transport_stub
-							      : &qemu_transport_qmp,
+	return open_with(strcmp(via, ways[VIA_QMP].name) ? &qemu_transport_stub
+							 : &qemu_transport_qmp,
 			 address, out);
 }
 
@@ -340,13 +348,13 @@ static enum gdb_stopped stop(struct qemu *qemu, struct sample *sample, uint64_t 
 
 static bool has_ended(struct qemu *qemu)
 {
-	return qemu->qmp ? qmp_ended(qemu->qmp) != QMP_LIVES : qemu->gdb->gone;
+	return qemu->qmp ? qmp_ended(qemu->qmp) != LIFE_RUNS : qemu->gdb->gone;
 }
 
 /* Asked before the guest is stopped, which it must not be during a migration. */
 static bool is_migrating(struct qemu *qemu)
 {
-	return qemu->qmp && qmp_ended(qemu->qmp) == QMP_LIVES && qemu->qmp->migrates;
+	return qemu->qmp && qmp_ended(qemu->qmp) == LIFE_RUNS && qemu->qmp->migrates;
 }
 
 /*
@@ -449,15 +457,6 @@ static void qemu_wait(struct target *target, uint64_t until_ns)
 {
 	qemu_hold_wait(((struct qemu *)target)->hold, until_ns);
 }
-
-enum { VIA_STUB, VIA_OWN_STUB, VIA_QMP };
-
-static const struct target_way ways[] = {
-	[VIA_STUB] = {"stub", "150 us", "a gdb stub that is started for this and ended afterwards"},
-	[VIA_OWN_STUB] = {"own-stub", "150 us", "the gdb stub that QEMU was started with"},
-	[VIA_QMP] = {"qmp", "500 us", "QMP's stop, info registers and cont"},
-	{0},
-};
 
 static void likely_way(pid_t pid, struct target_listing *entry)
 {

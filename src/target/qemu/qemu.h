@@ -34,12 +34,7 @@ struct qemu_machine {
 	bool running;
 };
 
-/* QEMU's human monitor, however it is reached. */
-struct qemu_console {
-	/* Sends a command; the caller frees the answer. */
-	struct error *(*say)(void *ctx, const char *line, char **said);
-	void *ctx;
-};
+struct qemu;
 
 struct error *qemu_machine_ask(struct qmp *qmp, struct qemu_machine *machine);
 
@@ -50,7 +45,7 @@ uint32_t qemu_machine_count(struct qmp *qmp);
  * Reads a running machine through its human monitor alone, which does not tell
  * the instruction set.
  */
-struct error *qemu_machine_read(const struct qemu_console *console, struct qemu_machine *machine);
+struct error *qemu_machine_read(struct qemu *qemu, struct qemu_machine *machine);
 
 /* True if it has a gdb stub already. */
 bool qemu_machine_has_stub(struct qmp *qmp);
@@ -60,7 +55,7 @@ bool qemu_machine_has_stub(struct qmp *qmp);
 struct error *qemu_machine_status(struct qmp *qmp, bool *running, char *status);
 
 /* Maps the guest's memory in the process. ERR_GUEST if none of it is there. */
-struct error *qemu_machine_ram(const struct qemu_console *console, struct ram_map *map);
+struct error *qemu_machine_ram(struct qemu *qemu, struct ram_map *map);
 
 /*
  * Private to machine.c and its test: parses the ranges of memory in the output
@@ -147,7 +142,6 @@ struct qemu {
 };
 
 struct qemu_transport {
-	const char *name; /* as in target_ops */
 	const char *text; /* "gdb stub" */
 	/* Cost of this transport, and a cheaper one, a sentence; NULL: none is cheaper. */
 	const char *advice;
@@ -165,8 +159,6 @@ struct qemu_transport {
 			      struct qemu_machine *machine);
 	/* When the vCPUs are known, and where memory is; finds out the instruction set. */
 	struct error *(*start)(struct qemu *qemu);
-	/* Sends a command to QEMU's human monitor (struct qemu_console). */
-	struct error *(*say)(void *qemu, const char *line, char **said);
 	/*
 	 * Stops the guest, and asks for registers of these vCPUs. GDB_HALTED: it
 	 * had been stopped by somebody else; GDB_NO_ANSWER: it may stop yet.
@@ -193,19 +185,12 @@ struct qemu_transport {
 extern const struct qemu_transport qemu_transport_stub, qemu_transport_own_stub, qemu_transport_qmp;
 
 /*
- * Starts the stub and connects to it. The guest is stopped then; unless it was
- * `halted` before, the guard's phase must be GUARD_STOPPED.
- */
-struct error *qemu_stub_start(struct qmp *qmp, bool halted, uint64_t until_ns, struct gdb **out);
-
-/*
  * Shared by the two transports with QMP. ERR_GUEST if the socket is another
  * process's: it may be, until a QEMU has started.
  */
 struct error *qemu_qmp_connect(const struct qemu_address *address, struct qmp **qmp);
 struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_address *address,
 			    struct qemu_machine *machine);
-struct error *qemu_qmp_say(void *qemu, const char *line, char **said);
 enum target_life qemu_qmp_life(struct qemu *qemu);
 
 /* True for the states of a guest that goes on elsewhere: it must not be resumed here. */

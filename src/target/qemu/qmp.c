@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/owned.h"
 #include "target/host/proc.h"
 
 /* QEMU serves one client at a time, and lets others wait without a word. */
@@ -41,10 +42,10 @@ static void note_migration(struct qmp *qmp, const json_t *data)
 
 static void note_event(struct qmp *qmp, const char *event, const json_t *data)
 {
-	if (!strcmp(event, "SHUTDOWN") && qmp->end == QMP_LIVES)
-		qmp->end = QMP_SHUT_DOWN;
+	if (!strcmp(event, "SHUTDOWN") && qmp->end == LIFE_RUNS)
+		qmp->end = LIFE_SHUT_DOWN;
 	else if (!strcmp(event, "GUEST_PANICKED"))
-		qmp->end = QMP_PANICKED;
+		qmp->end = LIFE_CRASHED;
 	else if (!strcmp(event, "STOP"))
 		qmp->stops++;
 	else if (!strcmp(event, "RESUME"))
@@ -94,8 +95,8 @@ static bool fill(struct qmp *qmp, uint64_t until_ns)
 	if (!make_room(qmp) || !socket_wait(qmp->fd, until_ns))
 		return false;
 	got = read(qmp->fd, qmp->line + qmp->len, qmp->room - qmp->len);
-	if (got <= 0 && qmp->end == QMP_LIVES)
-		qmp->end = QMP_GONE;
+	if (got <= 0 && qmp->end == LIFE_RUNS)
+		qmp->end = LIFE_GONE;
 	if (got > 0)
 		qmp->len += (size_t)got;
 	return got > 0;
@@ -142,46 +143,39 @@ static struct error *send_line(struct qmp *qmp, const char *text)
 
 struct error *qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t **answer)
 {
-	json_t *request = json_pack("{s:s}", "execute", command), *reply, *value;
-	struct error *err = NULL;
-	char *text;
+	json_auto_t *request = json_pack("{s:s}", "execute", command);
+	json_auto_t *reply = NULL;
+	FREED char *text = NULL;
+	json_t *value;
 
 	if (arguments)
 		json_object_set_new(request, "arguments", arguments);
 	text = json_dumps(request, JSON_COMPACT);
-	json_decref(request);
-	err = text ? send_line(qmp, text) : error_no_memory();
-	free(text);
-	if (err)
-		return err;
+	TRY(text ? send_line(qmp, text) : error_no_memory());
 	reply = next_answer(qmp, socket_deadline(qmp->deadline_ns, QMP_WAIT_MS));
-	value = json_object_get(reply, "return");
 	if (!reply)
-		err = error_new(ERR_FAILED, "QEMU does not answer to %s", command);
-	else if (!value)
-		err = error_new(ERR_FAILED, "QEMU refuses %s: %s", command,
-				json_string_value(
-					json_object_get(json_object_get(reply, "error"), "desc"))
-					?: "?");
-	else if (answer)
+		return error_new(ERR_FAILED, "QEMU does not answer to %s", command);
+	value = json_object_get(reply, "return");
+	if (!value)
+		return error_new(ERR_FAILED, "QEMU refuses %s: %s", command,
+				 json_string_value(
+					 json_object_get(json_object_get(reply, "error"), "desc"))
+					 ?: "?");
+	if (answer)
 		*answer = json_incref(value);
-	json_decref(reply);
-	return err;
+	return NULL;
 }
 
 struct error *qmp_human(struct qmp *qmp, int vcpu, const char *line, char **said)
 {
-	json_t *arguments = json_pack("{s:s}", "command-line", line), *answer = NULL;
-	struct error *err;
+	json_t *arguments = json_pack("{s:s}", "command-line", line);
+	json_auto_t *answer = NULL;
 
+	*said = NULL;
 	if (vcpu != QMP_NO_VCPU)
 		json_object_set_new(arguments, "cpu-index", json_integer(vcpu));
-	err = qmp_execute(qmp, "human-monitor-command", arguments, &answer);
-	*said = NULL;
-	if (err)
-		return err;
+	TRY(qmp_execute(qmp, "human-monitor-command", arguments, &answer));
 	*said = strdup(json_string_value(answer) ?: "");
-	json_decref(answer);
 	return *said ? NULL : error_no_memory();
 }
 
@@ -195,7 +189,7 @@ bool qmp_was_reset(struct qmp *qmp)
 
 void qmp_watch_migration(struct qmp *qmp)
 {
-	json_t *answer = NULL;
+	json_auto_t *answer = NULL;
 
 	error_free(qmp_execute(qmp, "migrate-set-capabilities",
 			       json_pack("{s:[{s:s, s:b}]}", "capabilities", "capability", "events",
@@ -203,7 +197,6 @@ void qmp_watch_migration(struct qmp *qmp)
 			       NULL));
 	error_free(qmp_execute(qmp, "query-migrate", NULL, &answer));
 	note_migration(qmp, answer);
-	json_decref(answer);
 }
 
 void qmp_forget_migration(struct qmp *qmp)
@@ -212,7 +205,7 @@ void qmp_forget_migration(struct qmp *qmp)
 	qmp->migrated = false;
 }
 
-enum qmp_end qmp_ended(struct qmp *qmp)
+enum target_life qmp_ended(struct qmp *qmp)
 {
 	const uint64_t until_ns = clock_now_ns() + EVENTS_MS * NS_PER_MS;
 
@@ -224,11 +217,9 @@ enum qmp_end qmp_ended(struct qmp *qmp)
 
 static struct error *say_hello(struct qmp *qmp, const char *path)
 {
-	json_t *hello = next_answer(qmp, socket_deadline(qmp->deadline_ns, HELLO_MS));
-	const bool is_qmp = json_object_get(hello, "QMP");
+	json_auto_t *hello = next_answer(qmp, socket_deadline(qmp->deadline_ns, HELLO_MS));
 
-	json_decref(hello);
-	if (!is_qmp)
+	if (!json_object_get(hello, "QMP"))
 		return error_new(ERR_DENIED,
 				 "%s does not answer as QMP does: either it is another kind of "
 				 "socket, or another program (libvirt?) is connected to it; start "

@@ -10,16 +10,10 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "target/target.h"
 
 /* Answers and events that are longer are not QEMU's, bytes. */
 #define QMP_LINE_MAX (1u << 20)
-
-enum qmp_end {
-	QMP_LIVES,
-	QMP_SHUT_DOWN,
-	QMP_PANICKED,
-	QMP_GONE, /* nobody is at the other end any more */
-};
 
 /* Read-only for callers, but for deadline_ns. */
 struct qmp {
@@ -33,8 +27,8 @@ struct qmp {
 	 */
 	uint64_t deadline_ns;
 	/* As far as events have come: */
-	enum qmp_end end;
-	unsigned stops; /* of the guest, by anyone, while it ran */
+	enum target_life end; /* LIFE_RUNS: it has not; LIFE_GONE: nobody is at the other end */
+	unsigned stops;	      /* of the guest, by anyone, while it ran */
 	unsigned resumes;
 	bool reset;
 	bool migrates; /* a migration is under way, or through */
@@ -79,7 +73,7 @@ void qmp_watch_migration(struct qmp *qmp);
 /* Forgets one that is through. */
 void qmp_forget_migration(struct qmp *qmp);
 
-/* Reads pending events; returns how the guest has ended, by those. */
-enum qmp_end qmp_ended(struct qmp *qmp);
+/* Reads pending events; returns how the guest has ended, by those; LIFE_RUNS: it has not. */
+enum target_life qmp_ended(struct qmp *qmp);
 
 #endif

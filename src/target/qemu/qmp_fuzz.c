@@ -43,16 +43,15 @@ static void ask_for_life(struct qemu *qemu)
 
 static void use(struct qemu *qemu, const struct qemu_machine *machine)
 {
-	const struct qemu_console console = {qemu_qmp_say, qemu};
 	struct qemu_machine read;
 
 	for (unsigned i = 0; i < SAMPLES; i++) {
 		take_sample(qemu, machine->vcpus < 3 ? machine->vcpus : 3);
 		ask_for_life(qemu);
 	}
-	error_free(qemu_machine_read(&console, &read));
+	error_free(qemu_machine_read(qemu, &read));
 	need(read.vcpus <= QEMU_VCPUS_MAX);
-	error_free(qemu_machine_ram(&console, guest_ram_map(qemu->ram)));
+	error_free(qemu_machine_ram(qemu, guest_ram_map(qemu->ram)));
 	need(guest_ram_map(qemu->ram)->n <= RAM_SLOTS_MAX);
 }
 

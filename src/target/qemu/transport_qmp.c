@@ -199,13 +199,6 @@ struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_address *addres
 	return err;
 }
 
-struct error *qemu_qmp_say(void *ctx, const char *line, char **said)
-{
-	struct qemu *qemu = ctx;
-
-	return qmp_human(qemu->qmp, QMP_NO_VCPU, line, said);
-}
-
 /*
  * A frame that the guest has no memory for may be in memory that was plugged in
  * since; or it never is, and the guest's registers are nonsense: so it is looked
@@ -213,7 +206,6 @@ struct error *qemu_qmp_say(void *ctx, const char *line, char **said)
  */
 static void update_memory(struct qemu *qemu)
 {
-	const struct qemu_console console = {qemu_qmp_say, qemu};
 	struct ram_map *map = guest_ram_map(qemu->ram), now;
 	struct error *err;
 
@@ -223,7 +215,7 @@ static void update_memory(struct qemu *qemu)
 		qemu->ram_waits--;
 		return;
 	}
-	err = qemu_machine_ram(&console, &now);
+	err = qemu_machine_ram(qemu, &now);
 	if (!err && !ram_map_is_same(map, &now)) {
 		*map = now;
 		guest_ram_forget(qemu->ram);
@@ -264,20 +256,14 @@ bool qemu_qmp_has_moved(const char *status)
 enum target_life qemu_qmp_life(struct qemu *qemu)
 {
 	const bool migrated = qemu->qmp->migrated;
-	bool running = false;
 	char status[QEMU_STATUS_MAX] = "";
+	bool running = false;
+	enum target_life end;
 
 	error_free(qemu_machine_status(qemu->qmp, &running, status));
-	switch (qmp_ended(qemu->qmp)) {
-	case QMP_LIVES:
-		break;
-	case QMP_SHUT_DOWN:
-		return LIFE_SHUT_DOWN;
-	case QMP_PANICKED:
-		return LIFE_CRASHED;
-	case QMP_GONE:
-		return LIFE_GONE;
-	}
+	end = qmp_ended(qemu->qmp);
+	if (end != LIFE_RUNS)
+		return end;
 	if (qemu_qmp_has_moved(status)) {
 		target_tell(&qemu->base,
 			    qemu->moved_stopped
@@ -359,14 +345,12 @@ static bool go(struct qemu *qemu)
 }
 
 const struct qemu_transport qemu_transport_qmp = {
-	.name = "qmp",
 	.text = "QMP alone",
 	.advice = "the guest stands still several times as long as with a gdb stub of ours, which "
 		  "needs that nobody else uses QEMU's",
 	.running = GUARD_RUNNING,
 	.open = open,
 	.start = start,
-	.say = qemu_qmp_say,
 	.stop = stop,
 	.take = take,
 	.go = go,

@@ -114,7 +114,11 @@ static struct error *make_directory(char *path, pid_t pid)
 	return error_errno(ERR_DENIED, errno, "cannot give %s to QEMU's user", path);
 }
 
-struct error *qemu_stub_start(struct qmp *qmp, bool halted, uint64_t until_ns, struct gdb **out)
+/*
+ * Starts the stub and connects to it. The guest is stopped then; unless it was
+ * `halted` before, the guard's phase must be GUARD_STOPPED.
+ */
+static struct error *make_stub(struct qmp *qmp, bool halted, uint64_t until_ns, struct gdb **out)
 {
 	char directory[] = DIRECTORY, path[sizeof(directory) + 8], line[128], *said = NULL;
 	struct error *err = make_directory(directory, qmp->pid);
@@ -133,9 +137,7 @@ struct error *qemu_stub_start(struct qmp *qmp, bool halted, uint64_t until_ns, s
 	return err;
 }
 
-/* The transport through a gdb stub that is started through QMP, and ended afterwards. */
-
-/* Tries to start_stub the stub: another one if the guest was resumed meanwhile. */
+/* Tries to start the stub: another one if the guest was resumed meanwhile. */
 #define STARTS 3
 
 /* Maps the stub's threads to vCPUs: both are in the same order. */
@@ -318,7 +320,7 @@ static struct error *try_to_start(struct qemu *qemu, bool *again)
 	if (err)
 		return err;
 	guard_set(guard_page(qemu->guard), was_halted ? GUARD_MAYBE : GUARD_STOPPED);
-	err = qemu_stub_start(qemu->qmp, was_halted, qemu->until_ns, &qemu->gdb);
+	err = make_stub(qemu->qmp, was_halted, qemu->until_ns, &qemu->gdb);
 	if (!err)
 		err = stub_prepare(qemu);
 	if (!was_halted)
@@ -351,12 +353,10 @@ static struct error *start_stub(struct qemu *qemu)
 }
 
 const struct qemu_transport qemu_transport_stub = {
-	.name = "stub",
 	.text = "gdb stub",
 	.running = GUARD_MAYBE,
 	.open = qemu_qmp_open,
 	.start = start_stub,
-	.say = qemu_qmp_say,
 	.stop = stub_stop,
 	.go_after_all = stub_go_after_all,
 	.ask = stub_ask,
@@ -367,24 +367,12 @@ const struct qemu_transport qemu_transport_stub = {
 	.life = qemu_qmp_life,
 };
 
-/*
- * The transport through the gdb stub that QEMU was started with (-s, -gdb), where
- * there is no QMP: QEMU's human monitor is reached through the stub.
- */
-
-/* Reaches the human monitor of a QEMU without QMP. */
-static struct error *own_say(void *ctx, const char *line, char **said)
-{
-	struct qemu *qemu = ctx;
-
-	return gdb_human(qemu->gdb, line, said);
-}
+/* The transport through the gdb stub that QEMU was started with. */
 
 /* From connecting on the guest stands still, until own_start() is through. */
 static struct error *own_open(struct qemu *qemu, const struct qemu_address *address,
 			      struct qemu_machine *machine)
 {
-	const struct qemu_console console = {own_say, qemu};
 	struct error *err = gdb_prepare(address->gdb, "QEMU's gdb stub", &qemu->gdb);
 
 	qemu->pid = address->pid;
@@ -399,7 +387,7 @@ static struct error *own_open(struct qemu *qemu, const struct qemu_address *addr
 	err = gdb_connect(qemu->gdb, &qemu->halted);
 	if (qemu->halted)
 		guard_set(guard_page(qemu->guard), GUARD_RUNNING);
-	return err ? err : qemu_machine_read(&console, machine);
+	return err ? err : qemu_machine_read(qemu, machine);
 }
 
 static struct error *own_start(struct qemu *qemu)
@@ -436,7 +424,6 @@ static enum target_life own_life(struct qemu *qemu)
 }
 
 const struct qemu_transport qemu_transport_own_stub = {
-	.name = "own-stub",
 	.text = "its own gdb stub",
 	.advice = "it has no QMP socket, so that it is stopped while it is connected to, and its "
 		  "end cannot be told from its death",
@@ -446,7 +433,6 @@ const struct qemu_transport qemu_transport_own_stub = {
 	.running = GUARD_RUNNING,
 	.open = own_open,
 	.start = own_start,
-	.say = own_say,
 	.stop = stub_stop,
 	.go_after_all = stub_go_after_all,
 	.ask = stub_ask,
