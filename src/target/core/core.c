@@ -11,6 +11,7 @@
 
 #include "arch/x86/x86.h"
 #include "base/clock.h"
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "recording/recording.h"
 #include "target/core/elf_core.h"
@@ -18,34 +19,40 @@
 
 /* Guest state in a core file: one reader for each program that writes them. */
 
-struct dump {
+struct core {
+	struct target base;
 	struct elf_core elf;
-	const struct arch *arch;
-	const char *type;   /* "pv", "hvm", "qemu" */
-	const char *writer; /* "xl dump-core" */
-	uint32_t vcpus;
-	struct x86_regs *vcpu;
+	struct x86_regs *vcpu; /* info.vcpus of them */
 	struct frame_map frames;
+	uint8_t frame[FRAME_SIZE]; /* the last one that was read from the file */
 };
 
-static struct error *dump_new_vcpus(struct dump *dump, uint64_t vcpus)
+static void describe(struct core *core, const char *type, const char *writer)
+{
+	struct target_info *info = &core->base.info;
+
+	snprintf(info->type, sizeof(info->type), "%s", type);
+	snprintf(info->host, sizeof(info->host), "%s", writer);
+}
+
+static struct error *new_vcpus(struct core *core, uint64_t vcpus)
 {
 	if (!vcpus || vcpus > RECORDING_MAX_VCPUS)
 		return error_new(ERR_INPUT, "%llu vCPUs cannot be", (unsigned long long)vcpus);
-	dump->vcpu = calloc(vcpus, sizeof(*dump->vcpu));
-	if (!dump->vcpu)
+	core->vcpu = calloc(vcpus, sizeof(*core->vcpu));
+	if (!core->vcpu)
 		return error_no_memory();
-	dump->vcpus = (uint32_t)vcpus;
+	core->base.info.vcpus = (uint32_t)vcpus;
 	return NULL;
 }
 
 /* FRAME_SIZE bytes; false if the frame is not in the file. */
-static bool dump_frame(const struct dump *dump, uint64_t gfn, void *bytes)
+static bool read_frame(const struct core *core, uint64_t gfn, void *bytes)
 {
 	uint64_t at;
 
-	return frame_map_find(&dump->frames, gfn, &at) &&
-	       elf_core_read(&dump->elf, at, bytes, FRAME_SIZE);
+	return frame_map_find(&core->frames, gfn, &at) &&
+	       elf_core_read(&core->elf, at, bytes, FRAME_SIZE);
 }
 
 /*
@@ -172,14 +179,14 @@ static void take_pv32(const struct context32 *from, struct x86_regs *to)
  * segment. Reserved bits in the first entries of the top table show that it is
  * not PAE's.
  */
-static bool in_long_mode(const struct dump *dump, const struct x86_regs *regs)
+static bool in_long_mode(const struct core *core, const struct x86_regs *regs)
 {
 	uint64_t frame[FRAME_SIZE / sizeof(uint64_t)];
 	bool long_mode = regs->rip > UINT32_MAX || regs->gp[4] > UINT32_MAX;
 
 	if (!(regs->cr0 & CR0_PG) || !(regs->cr4 & CR4_PAE))
 		return false;
-	if (!long_mode && dump_frame(dump, (regs->cr3 & PFN_MASK) >> FRAME_SHIFT, frame))
+	if (!long_mode && read_frame(core, (regs->cr3 & PFN_MASK) >> FRAME_SHIFT, frame))
 		for (size_t i = 0; i < 4; i++) {
 			const uint64_t entry = frame[(regs->cr3 & (FRAME_SIZE - 1)) / 32 * 4 + i];
 
@@ -188,13 +195,13 @@ static bool in_long_mode(const struct dump *dump, const struct x86_regs *regs)
 	return long_mode;
 }
 
-static void take_hvm(const struct dump *dump, const struct context64 *from, struct x86_regs *to)
+static void take_hvm(const struct core *core, const struct context64 *from, struct x86_regs *to)
 {
 	take_general(from, to);
 	to->cr0 = from->ctrlreg[0];
 	to->cr3 = from->ctrlreg[3];
 	to->cr4 = from->ctrlreg[4];
-	to->efer = in_long_mode(dump, to) ? EFER_LMA : 0;
+	to->efer = in_long_mode(core, to) ? EFER_LMA : 0;
 	to->cs_long = to->efer;
 	to->cpl = from->cs & RPL;
 }
@@ -205,29 +212,29 @@ static bool is_wide(const union context_any *context)
 	return context->wide.ctrlreg[3];
 }
 
-static struct error *read_contexts(struct dump *dump, const struct head *head)
+static struct error *read_contexts(struct core *core, const struct head *head)
 {
 	union context_any context;
 	struct elf_part part;
 	struct error *err;
 
-	if (!elf_core_section(&dump->elf, ".xen_prstatus", &part) ||
+	if (!elf_core_section(&core->elf, ".xen_prstatus", &part) ||
 	    part.entry_size != sizeof(context) || part.size / sizeof(context) < head->vcpus)
 		return error_new(ERR_INPUT, "it holds no contexts of x86 vCPUs");
-	err = dump_new_vcpus(dump, head->vcpus);
-	dump->arch = &arch_x86_64;
-	for (uint32_t i = 0; i < dump->vcpus && !err; i++) {
-		if (!elf_core_read(&dump->elf, part.at + i * sizeof(context), &context,
+	err = new_vcpus(core, head->vcpus);
+	core->base.info.arch = &arch_x86_64;
+	for (uint32_t i = 0; i < core->base.info.vcpus && !err; i++) {
+		if (!elf_core_read(&core->elf, part.at + i * sizeof(context), &context,
 				   sizeof(context)))
 			err = error_new(ERR_INPUT, "it is cut off");
 		else if (head->magic == MAGIC_HVM)
-			take_hvm(dump, &context.wide, &dump->vcpu[i]);
+			take_hvm(core, &context.wide, &core->vcpu[i]);
 		else if (is_wide(&context))
-			take_pv64(&context.wide, &dump->vcpu[i]);
+			take_pv64(&context.wide, &core->vcpu[i]);
 		else
-			take_pv32(&context.narrow, &dump->vcpu[i]);
+			take_pv32(&context.narrow, &core->vcpu[i]);
 		if (!err && head->magic == MAGIC_PV && !is_wide(&context))
-			dump->arch = &arch_x86_32;
+			core->base.info.arch = &arch_x86_32;
 	}
 	return err;
 }
@@ -236,15 +243,15 @@ static struct error *read_contexts(struct dump *dump, const struct head *head)
  * Frames are in the order of their numbers in another section. PV guests'
  * numbers have two parts; page tables hold the second.
  */
-static struct error *read_frames(struct dump *dump, bool pv, uint64_t pages)
+static struct error *read_frames(struct core *core, bool pv, uint64_t pages)
 {
 	const size_t size = pv ? 16 : 8;
 	struct elf_part frames, numbers;
 	uint64_t number[NUMBERS * 2];
 	struct error *err = NULL;
 
-	if (!elf_core_section(&dump->elf, ".xen_pages", &frames) ||
-	    !elf_core_section(&dump->elf, pv ? ".xen_p2m" : ".xen_pfn", &numbers) ||
+	if (!elf_core_section(&core->elf, ".xen_pages", &frames) ||
+	    !elf_core_section(&core->elf, pv ? ".xen_p2m" : ".xen_pfn", &numbers) ||
 	    frames.size / FRAME_SIZE < pages || numbers.size / size < pages)
 		return error_new(ERR_INPUT, "it does not hold all of its memory");
 	for (uint64_t i = 0; i < pages && !err; i++) {
@@ -252,27 +259,27 @@ static struct error *read_frames(struct dump *dump, bool pv, uint64_t pages)
 		const uint64_t left = pages - i;
 		uint64_t gfn;
 
-		if (!at && !elf_core_read(&dump->elf, numbers.at + i * size, number,
+		if (!at && !elf_core_read(&core->elf, numbers.at + i * size, number,
 					  (left < NUMBERS ? left : NUMBERS) * size))
 			return error_new(ERR_INPUT, "it is cut off");
 		gfn = pv ? number[2 * at + 1] : number[at];
 		if (gfn >> FRAME_BITS == 0)
-			err = frame_map_add(&dump->frames, gfn, 1, frames.at + i * FRAME_SIZE);
+			err = frame_map_add(&core->frames, gfn, 1, frames.at + i * FRAME_SIZE);
 	}
 	return err;
 }
 
-static bool read_head(const struct dump *dump, struct head *head)
+static bool read_head(const struct core *core, struct head *head)
 {
 	uint8_t notes[XEN_NOTES_MAX];
 	struct elf_part part;
 	struct elf_note note;
 	size_t len;
 
-	if (!elf_core_section(&dump->elf, ".note.Xen", &part))
+	if (!elf_core_section(&core->elf, ".note.Xen", &part))
 		return false;
 	len = part.size < sizeof(notes) ? (size_t)part.size : sizeof(notes);
-	if (!elf_core_read(&dump->elf, part.at, notes, len))
+	if (!elf_core_read(&core->elf, part.at, notes, len))
 		return false;
 	for (size_t at = 0; elf_note_next(notes, len, &at, &note);) {
 		if (strcmp(note.name, "Xen") || note.type != NOTE_HEADER ||
@@ -284,26 +291,25 @@ static bool read_head(const struct dump *dump, struct head *head)
 	return false;
 }
 
-static struct error *dump_read_xen(struct dump *dump, bool *is_xen)
+static struct error *read_xen(struct core *core, bool *is_xen)
 {
 	struct head head;
 	struct error *err;
 
-	*is_xen = read_head(dump, &head);
+	*is_xen = read_head(core, &head);
 	if (!*is_xen)
 		return NULL;
 	if (head.page_size != FRAME_SIZE || (head.magic != MAGIC_PV && head.magic != MAGIC_HVM))
 		return error_new(ERR_INPUT, "it is of a kind of guest that is not known here");
-	if (dump->elf.machine != EM_X86_64)
+	if (core->elf.machine != EM_X86_64)
 		return error_new(ERR_INPUT, "it is of a guest that is none of x86");
-	dump->type = head.magic == MAGIC_PV ? "pv" : "hvm";
-	dump->writer = "xl dump-core";
-	err = read_frames(dump, head.magic == MAGIC_PV, head.pages);
+	describe(core, head.magic == MAGIC_PV ? "pv" : "hvm", "xl dump-core");
+	err = read_frames(core, head.magic == MAGIC_PV, head.pages);
 	if (err)
 		return err;
 	/* Needed to read contexts: their mode is in the page tables. */
-	frame_map_sort(&dump->frames);
-	return read_contexts(dump, &head);
+	frame_map_sort(&core->frames);
+	return read_contexts(core, &head);
 }
 
 /*
@@ -335,7 +341,7 @@ struct state {
 };
 
 /* The machine of the file is the 64-bit one if vCPUs are in long mode; EFER is not told. */
-static void take_state(const struct dump *dump, const struct state *from, struct x86_regs *to)
+static void take_state(const struct core *core, const struct state *from, struct x86_regs *to)
 {
 	const uint64_t gp[] = {from->ax, from->cx, from->dx, from->bx,
 			       from->sp, from->bp, from->si, from->di};
@@ -347,7 +353,7 @@ static void take_state(const struct dump *dump, const struct state *from, struct
 	to->cr0 = from->cr[0];
 	to->cr3 = from->cr[3];
 	to->cr4 = from->cr[4];
-	to->efer = dump->elf.machine == EM_X86_64 && from->cr[4] & CR4_PAE ? EFER_LMA : 0;
+	to->efer = core->elf.machine == EM_X86_64 && from->cr[4] & CR4_PAE ? EFER_LMA : 0;
 	to->cs_base = from->cs.base;
 	to->ss_base = from->ss.base;
 	to->cs_long = from->cs.flags & SEGMENT_LONG;
@@ -361,7 +367,7 @@ static bool is_state(const struct elf_note *note)
 	return !strcmp(note->name, "QEMU") && note->type == 0 && note->len >= sizeof(struct state);
 }
 
-static struct error *take_notes(struct dump *dump, const uint8_t *bytes, size_t len)
+static struct error *take_notes(struct core *core, const uint8_t *bytes, size_t len)
 {
 	struct elf_note note;
 	struct state state;
@@ -370,9 +376,9 @@ static struct error *take_notes(struct dump *dump, const uint8_t *bytes, size_t 
 
 	for (size_t at = 0; elf_note_next(bytes, len, &at, &note);)
 		n += is_state(&note);
-	if (!n || dump->vcpu)
+	if (!n || core->vcpu)
 		return NULL;
-	err = dump_new_vcpus(dump, n);
+	err = new_vcpus(core, n);
 	n = 0;
 	for (size_t at = 0; !err && elf_note_next(bytes, len, &at, &note);) {
 		if (!is_state(&note))
@@ -380,109 +386,84 @@ static struct error *take_notes(struct dump *dump, const uint8_t *bytes, size_t 
 		memcpy(&state, note.desc, sizeof(state));
 		if (state.version != STATE_VERSION)
 			return error_new(ERR_INPUT, "it was written by a newer QEMU");
-		take_state(dump, &state, &dump->vcpu[n++]);
+		take_state(core, &state, &core->vcpu[n++]);
 	}
 	return err;
 }
 
-static struct error *read_notes(struct dump *dump, const struct elf_part *part)
+static struct error *read_notes(struct core *core, const struct elf_part *part)
 {
 	const size_t len = part->size < QEMU_NOTES_MAX ? (size_t)part->size : QEMU_NOTES_MAX;
-	uint8_t *bytes = malloc(len ? len : 1);
-	struct error *err = NULL;
+	FREED uint8_t *bytes = malloc(len ? len : 1);
 
 	if (!bytes)
 		return error_no_memory();
-	if (elf_core_read(&dump->elf, part->at, bytes, len))
-		err = take_notes(dump, bytes, len);
-	free(bytes);
-	return err;
+	return elf_core_read(&core->elf, part->at, bytes, len) ? take_notes(core, bytes, len)
+							       : NULL;
 }
 
 /* Whole frames of it. */
-static struct error *add_memory(struct dump *dump, const struct elf_part *part)
+static struct error *add_memory(struct core *core, const struct elf_part *part)
 {
 	const uint64_t before = -part->physical & (FRAME_SIZE - 1);
 
 	if (part->size < before + FRAME_SIZE || part->physical > UINT64_MAX - part->size)
 		return NULL;
-	return frame_map_add(&dump->frames, (part->physical + before) >> FRAME_SHIFT,
+	return frame_map_add(&core->frames, (part->physical + before) >> FRAME_SHIFT,
 			     (part->size - before) >> FRAME_SHIFT, part->at + before);
 }
 
-static struct error *dump_read_qemu(struct dump *dump)
+static struct error *read_qemu(struct core *core)
 {
 	struct elf_part part;
 	struct error *err = NULL;
 
-	dump->type = "qemu";
-	dump->writer = "QEMU's dump-guest-memory";
-	dump->arch = &arch_x86_64;
-	for (uint32_t i = 0; i < dump->elf.segments && !err; i++) {
-		if (!elf_core_segment(&dump->elf, i, &part))
+	describe(core, "qemu", "QEMU's dump-guest-memory");
+	core->base.info.arch = &arch_x86_64;
+	for (uint32_t i = 0; i < core->elf.segments && !err; i++) {
+		if (!elf_core_segment(&core->elf, i, &part))
 			return error_new(ERR_INPUT, "it is cut off");
 		if (part.type == PT_NOTE)
-			err = read_notes(dump, &part);
+			err = read_notes(core, &part);
 		else if (part.type == PT_LOAD)
-			err = add_memory(dump, &part);
+			err = add_memory(core, &part);
 	}
-	if (!err && !dump->vcpu)
+	if (!err && !core->vcpu)
 		err = error_new(ERR_INPUT,
 				"neither `xl dump-core` nor QEMU's dump-guest-memory of an x86 "
 				"guest wrote it (others do not tell where the page tables are)");
 	return err;
 }
 
-/* Reads all but memory. ERR_INPUT with a sentence; to be freed in any case. */
-static struct error *dump_open(const char *path, struct dump *dump)
+/* Reads all but memory. ERR_INPUT with a sentence. */
+static struct error *read_file(struct core *core, const char *path)
 {
+	struct target_info *info = &core->base.info;
+	const char *slash = strrchr(path, '/');
 	struct error *err;
 	bool is_xen;
 
-	*dump = (struct dump){.elf.fd = -1};
-	err = elf_core_open(path, &dump->elf);
+	err = elf_core_open(path, &core->elf);
 	if (err)
 		return err;
-	err = dump_read_xen(dump, &is_xen);
+	err = read_xen(core, &is_xen);
 	if (!is_xen)
-		err = dump_read_qemu(dump);
+		err = read_qemu(core);
 	if (err)
 		return error_prefix(err, "%s", path);
-	frame_map_sort(&dump->frames);
+	frame_map_sort(&core->frames);
+	snprintf(info->name, sizeof(info->name), "%s", slash ? slash + 1 : path);
 	return NULL;
 }
-
-static void dump_free(struct dump *dump)
-{
-	elf_core_close(&dump->elf);
-	frame_map_free(&dump->frames);
-	free(dump->vcpu);
-}
-
-struct core {
-	struct target base;
-	struct dump dump;
-	uint8_t frame[FRAME_SIZE]; /* the last one that was read from the file */
-};
 
 static void core_close(struct target *target)
 {
 	struct core *core = (struct core *)target;
 
-	dump_free(&core->dump);
+	elf_core_close(&core->elf);
+	frame_map_free(&core->frames);
+	free(core->vcpu);
 	free(core);
-}
-
-static void describe(struct core *core, const char *path)
-{
-	struct target_info *info = &core->base.info;
-	const char *slash = strrchr(path, '/');
-
-	snprintf(info->name, sizeof(info->name), "%s", slash ? slash + 1 : path);
-	snprintf(info->type, sizeof(info->type), "%s", core->dump.type);
-	snprintf(info->host, sizeof(info->host), "%s", core->dump.writer);
-	info->arch = core->dump.arch;
-	info->vcpus = core->dump.vcpus;
 }
 
 /* Valid until the next call. */
@@ -490,7 +471,7 @@ static const void *frame(void *ctx, uint64_t gfn)
 {
 	struct core *core = ctx;
 
-	return dump_frame(&core->dump, gfn, core->frame) ? core->frame : NULL;
+	return read_frame(core, gfn, core->frame) ? core->frame : NULL;
 }
 
 static struct error *core_open(const char *name, const char *via, struct target **out)
@@ -503,14 +484,12 @@ static struct error *core_open(const char *name, const char *via, struct target 
 	core->base.ops = &target_core;
 	core->base.still = true;
 	core->base.memory = (struct paged_memory){.frames = {.frame = frame, .ctx = core}};
-	err = dump_open(name, &core->dump);
-	if (err) {
+	err = read_file(core, name);
+	if (err)
 		core_close(&core->base);
-		return err;
-	}
-	describe(core, name);
-	*out = &core->base;
-	return NULL;
+	else
+		*out = &core->base;
+	return err;
 }
 
 static struct error *core_sample(struct target *target, struct sample *sample)
@@ -521,12 +500,12 @@ static struct error *core_sample(struct target *target, struct sample *sample)
 	sample->paused_ns = 0;
 	sample->stolen_ns = 0;
 	sample->retakes = 0;
-	for (uint32_t i = 0; i < sample->vcpus && i < core->dump.vcpus; i++) {
+	for (uint32_t i = 0; i < sample->vcpus && i < target->info.vcpus; i++) {
 		struct vcpu_sample *vcpu = &sample->vcpu[i];
 
 		vcpu->online = true;
 		vcpu->state = VCPU_RUNNABLE;
-		x86_regs_convert(&core->dump.vcpu[i], &vcpu->regs);
+		x86_regs_convert(&core->vcpu[i], &vcpu->regs);
 		paged_memory_copy_stacks(&target->memory, target->info.arch, vcpu);
 	}
 	return NULL;
@@ -543,14 +522,13 @@ static bool core_is(const char *path)
 	unsigned char head[EI_NIDENT + sizeof(uint16_t)];
 	struct stat file;
 	uint16_t type = ET_NONE;
-	int fd = !stat(path, &file) && S_ISREG(file.st_mode) ? open_to_read(path) : -1;
+	CLOSED int fd = !stat(path, &file) && S_ISREG(file.st_mode) ? open_to_read(path) : -1;
 
 	if (fd < 0)
 		return false;
 	if (pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
 	    !memcmp(head, ELFMAG, SELFMAG))
 		memcpy(&type, head + EI_NIDENT, sizeof(type));
-	close(fd);
 	return type == ET_CORE;
 }
 

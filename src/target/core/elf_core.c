@@ -148,6 +148,14 @@ void elf_core_close(struct elf_core *core)
 	core->fd = -1;
 }
 
+/* The header with this number in a table of `n` headers of `size` bytes each. */
+static bool read_header(const struct elf_core *core, uint64_t table, uint32_t n, uint32_t i,
+			uint8_t *head, size_t size)
+{
+	return table <= core->size && i < n &&
+	       elf_core_read(core, table + (uint64_t)i * size, head, size);
+}
+
 static bool within(const struct elf_core *core, const struct elf_part *part)
 {
 	return part->at <= core->size && part->size <= core->size - part->at;
@@ -158,9 +166,7 @@ bool elf_core_segment(const struct elf_core *core, uint32_t i, struct elf_part *
 	const struct shape *shape = shape_of(core);
 	uint8_t head[sizeof(Elf64_Phdr)];
 
-	if (core->segments_at > core->size || i >= core->segments ||
-	    !elf_core_read(core, core->segments_at + (uint64_t)i * shape->segment, head,
-			   shape->segment))
+	if (!read_header(core, core->segments_at, core->segments, i, head, shape->segment))
 		return false;
 	*out = (struct elf_part){.type = (uint32_t)get(head, shape->p_type),
 				 .at = get(head, shape->p_offset),
@@ -174,9 +180,7 @@ static bool section(const struct elf_core *core, uint32_t i, struct elf_part *ou
 	const struct shape *shape = shape_of(core);
 	uint8_t head[sizeof(Elf64_Shdr)];
 
-	if (core->sections_at > core->size || i >= core->sections ||
-	    !elf_core_read(core, core->sections_at + (uint64_t)i * shape->section, head,
-			   shape->section))
+	if (!read_header(core, core->sections_at, core->sections, i, head, shape->section))
 		return false;
 	*out = (struct elf_part){.type = (uint32_t)get(head, shape->sh_type),
 				 .at = get(head, shape->sh_offset),
@@ -229,37 +233,20 @@ bool elf_note_next(const uint8_t *bytes, size_t len, size_t *at, struct elf_note
 	return true;
 }
 
-static struct error *make_room(struct frame_map *map)
-{
-	const size_t room = map->room ? 2 * map->room : 64;
-	struct frame_run *run;
-
-	if (map->n < map->room)
-		return NULL;
-	if (map->n == FRAME_RUNS_MAX)
-		return error_new(ERR_INPUT, "the file's memory is in more than %u pieces",
-				 FRAME_RUNS_MAX);
-	run = reallocarray(map->run, room, sizeof(*run));
-	if (!run)
-		return error_no_memory();
-	map->run = run;
-	map->room = room;
-	return NULL;
-}
-
 struct error *frame_map_add(struct frame_map *map, uint64_t gfn, uint64_t n, uint64_t at)
 {
 	struct frame_run *last = map->n ? &map->run[map->n - 1] : NULL;
-	struct error *err;
 
 	if (last && last->gfn + last->n == gfn && last->at + (last->n << FRAME_SHIFT) == at) {
 		last->n += n;
 		return NULL;
 	}
-	err = make_room(map);
-	if (!err)
-		map->run[map->n++] = (struct frame_run){gfn, n, at};
-	return err;
+	if (map->n == FRAME_RUNS_MAX)
+		return error_new(ERR_INPUT, "the file's memory is in more than %u pieces",
+				 FRAME_RUNS_MAX);
+	TRY(ARRAY_RESERVE(&map->run, &map->room, map->n + 1));
+	map->run[map->n++] = (struct frame_run){gfn, n, at};
+	return NULL;
 }
 
 static int compare_runs(const void *a, const void *b)
