@@ -7,6 +7,7 @@
  * repeats the sample: a live guest would be sampled again at once.
  */
 
+#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,23 +36,18 @@ struct replay {
 
 enum got { GOT_RECORD, GOT_END, GOT_DAMAGE };
 
-static uint32_t get_32(const uint8_t *from)
-{
-	return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
-}
-
 /* Reads one record; a record that is cut off is the end of the file. */
 static struct error *read_record(struct replay *replay, char *tag, enum got *got)
 {
-	uint8_t head[SNAPSHOT_RECORD_HEAD], tail[SNAPSHOT_RECORD_TAIL];
+	uint8_t head[SNAPSHOT_RECORD_HEAD];
 	struct error *err;
-	uint32_t len;
-	uLong crc;
+	uint32_t len, crc;
 
 	*got = GOT_END;
 	if (fread(head, 1, sizeof(head), replay->file) != sizeof(head))
 		return NULL;
-	len = get_32(head + 1);
+	memcpy(&len, head + 1, sizeof(len));
+	len = le32toh(len);
 	*tag = (char)head[0];
 	if (len > SNAPSHOT_PAYLOAD_MAX) {
 		*got = GOT_DAMAGE;
@@ -62,11 +58,12 @@ static struct error *read_record(struct replay *replay, char *tag, enum got *got
 	if (err)
 		return err;
 	if (fread(replay->payload.data, 1, len, replay->file) != len ||
-	    fread(tail, 1, sizeof(tail), replay->file) != sizeof(tail))
+	    fread(&crc, 1, SNAPSHOT_RECORD_TAIL, replay->file) != SNAPSHOT_RECORD_TAIL)
 		return NULL;
 	replay->payload.len = len;
-	crc = crc32(crc32(0, head, sizeof(head)), replay->payload.data, len);
-	*got = crc == get_32(tail) ? GOT_RECORD : GOT_DAMAGE;
+	*got = crc32(crc32(0, head, sizeof(head)), replay->payload.data, len) == le32toh(crc)
+		       ? GOT_RECORD
+		       : GOT_DAMAGE;
 	return NULL;
 }
 

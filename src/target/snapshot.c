@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "target/snapshot.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +14,14 @@
 struct stored_frame {
 	uint64_t gfn;
 	uint8_t *bytes; /* NULL: free */
-	uint64_t round; /* when it was stored last */
+	uint64_t round; /* the store's, when it was stored last */
 };
 
 /* Open addressing; the size is a power of two, at least twice the number of frames. */
 struct frame_store {
 	struct stored_frame *entries;
 	size_t size, n;
-	uint64_t round;
+	uint64_t round; /* of a writer: the samples, and their repetitions, up to now */
 };
 
 static struct stored_frame *find_frame(const struct frame_store *store, uint64_t gfn)
@@ -77,44 +78,25 @@ struct error *frame_store_put(struct frame_store *store, uint64_t gfn, const voi
 			      bool *changed)
 {
 	struct stored_frame *stored = find_frame(store, gfn);
-	struct error *err;
 
-	if (stored->bytes) {
-		*changed = memcmp(stored->bytes, bytes, FRAME_SIZE) != 0;
-		memcpy(stored->bytes, bytes, FRAME_SIZE);
-		stored->round = store->round;
-		return NULL;
+	*changed = !stored->bytes || memcmp(stored->bytes, bytes, FRAME_SIZE);
+	if (!stored->bytes) {
+		if (store->n == FRAME_STORE_MAX)
+			return error_new(ERR_FAILED, "a snapshot holds at most %u frames",
+					 FRAME_STORE_MAX);
+		if (2 * (store->n + 1) > store->size) {
+			TRY(grow_store(store));
+			stored = find_frame(store, gfn);
+		}
+		stored->bytes = malloc(FRAME_SIZE);
+		if (!stored->bytes)
+			return error_no_memory();
+		stored->gfn = gfn;
+		store->n++;
 	}
-	if (store->n == FRAME_STORE_MAX)
-		return error_new(ERR_FAILED, "a snapshot holds at most %u frames", FRAME_STORE_MAX);
-	if (2 * (store->n + 1) > store->size) {
-		err = grow_store(store);
-		if (err)
-			return err;
-		stored = find_frame(store, gfn);
-	}
-	stored->bytes = malloc(FRAME_SIZE);
-	if (!stored->bytes)
-		return error_no_memory();
 	memcpy(stored->bytes, bytes, FRAME_SIZE);
-	stored->gfn = gfn;
 	stored->round = store->round;
-	store->n++;
-	*changed = true;
 	return NULL;
-}
-
-/* Has the frame been stored since frame_store_next was called last? */
-static bool frame_store_is_new(const struct frame_store *store, uint64_t gfn)
-{
-	const struct stored_frame *stored = find_frame(store, gfn);
-
-	return stored->bytes && stored->round == store->round;
-}
-
-static void frame_store_next(struct frame_store *store)
-{
-	store->round++;
 }
 
 const void *frame_store_get(void *store, uint64_t gfn)
@@ -133,12 +115,6 @@ struct snapshot_writer {
 	struct bytes record;
 	uint64_t samples;
 };
-
-static void put_32(uint8_t *to, uint32_t value)
-{
-	for (int i = 0; i < 4; i++)
-		to[i] = (uint8_t)(value >> (8 * i));
-}
 
 static struct error *begin(struct snapshot_writer *writer, char tag, size_t payload)
 {
@@ -162,10 +138,12 @@ static struct error *cannot_write(const struct snapshot_writer *writer)
 static struct error *finish(struct snapshot_writer *writer)
 {
 	struct bytes *record = &writer->record;
+	const uint32_t len = htole32((uint32_t)(record->len - SNAPSHOT_RECORD_HEAD));
+	uint32_t crc;
 
-	put_32(record->data + 1, (uint32_t)(record->len - SNAPSHOT_RECORD_HEAD));
-	put_32(record->data + record->len, (uint32_t)crc32(0, record->data, (unsigned)record->len));
-	record->len += SNAPSHOT_RECORD_TAIL;
+	memcpy(record->data + 1, &len, sizeof(len));
+	crc = htole32((uint32_t)crc32(0, record->data, (unsigned)record->len));
+	put_bytes(record, &crc, SNAPSHOT_RECORD_TAIL);
 	if (fwrite(record->data, 1, record->len, writer->file) != record->len)
 		return cannot_write(writer);
 	return NULL;
@@ -244,12 +222,13 @@ struct error *snapshot_create(const char *path, const struct target_info *info,
 
 struct error *snapshot_frame(struct snapshot_writer *writer, uint64_t gfn, const void *bytes)
 {
+	const struct stored_frame *stored = find_frame(writer->frames, gfn);
 	const uint8_t *data = bytes;
 	size_t len = FRAME_SIZE;
 	struct error *err;
 	bool changed;
 
-	if (frame_store_is_new(writer->frames, gfn))
+	if (stored->bytes && stored->round == writer->frames->round)
 		return NULL;
 	err = frame_store_put(writer->frames, gfn, bytes, &changed);
 	if (err || !changed)
@@ -266,7 +245,7 @@ struct error *snapshot_frame(struct snapshot_writer *writer, uint64_t gfn, const
 
 void snapshot_restart(struct snapshot_writer *writer)
 {
-	frame_store_next(writer->frames);
+	writer->frames->round++;
 }
 
 static void put_vcpu(struct bytes *bytes, const struct vcpu_sample *vcpu)
@@ -321,7 +300,7 @@ struct error *snapshot_sample(struct snapshot_writer *writer, const struct sampl
 	for (uint32_t i = 0; i < sample->vcpus; i++)
 		put_vcpu(&writer->record, &sample->vcpu[i]);
 	writer->samples++;
-	frame_store_next(writer->frames);
+	writer->frames->round++;
 	return finish(writer);
 }
 

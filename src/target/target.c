@@ -32,25 +32,24 @@ static bool new_buffers(struct vcpu_sample *vcpu, uint32_t stack_cap)
 struct error *sample_new(uint32_t vcpus, uint32_t stack_cap, struct sample **out)
 {
 	struct sample *sample = calloc(1, sizeof(*sample));
+	bool whole;
 
 	if (!sample)
 		return error_no_memory();
 	sample->vcpus = vcpus;
 	sample->stack_cap = stack_cap;
 	sample->vcpu = calloc(vcpus, sizeof(*sample->vcpu));
-	if (!sample->vcpu)
-		goto no_memory;
-	for (uint32_t i = 0; i < vcpus; i++) {
+	whole = sample->vcpu;
+	for (uint32_t i = 0; whole && i < vcpus; i++) {
 		sample->vcpu[i].request.want = stack_cap < FIRST_WANT ? stack_cap : FIRST_WANT;
-		if (!new_buffers(&sample->vcpu[i], stack_cap))
-			goto no_memory;
+		whole = new_buffers(&sample->vcpu[i], stack_cap);
+	}
+	if (!whole) {
+		sample_free(sample);
+		return error_no_memory();
 	}
 	*out = sample;
 	return NULL;
-
-no_memory:
-	sample_free(sample);
-	return error_no_memory();
 }
 
 void sample_free(struct sample *sample)
@@ -279,14 +278,12 @@ static struct error *open_bare(const char *name, const char *via, struct target 
 	for (size_t i = 0; (ops = target_kind(i)); i++)
 		if (ops->list)
 			err = error_first(err, ops->list(match, &search));
-	if (search.matches == 1) {
-		error_free(err);
-		return open_kind(kind_by_scheme(search.scheme, strlen(search.scheme)), name, via,
-				 out);
-	}
-	if (search.matches == 0 && err)
+	if (!search.matches && err)
 		return err;
 	error_free(err);
+	if (search.matches == 1)
+		return open_kind(kind_by_scheme(search.scheme, strlen(search.scheme)), name, via,
+				 out);
 	if (!search.matches && search.nameless)
 		return error_new(ERR_GUEST, "no guest whose name can be read is called \"%s\": %s",
 				 name, search.nameless);
@@ -344,22 +341,18 @@ bool target_can_read(const struct target *target)
 	return target->ops->read || target->memory.frames.frame;
 }
 
-static size_t paged_memory_read(const struct paged_memory *memory, const struct arch *arch,
-				const struct regs *regs, uint64_t va, void *buf, size_t len)
-{
-	if (memory->renew)
-		memory->renew(memory->frames.ctx);
-	return window_read(arch, &regs->mmu, &memory->frames, va, buf, len);
-}
-
 size_t target_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
 		   size_t len)
 {
+	const struct paged_memory *memory = &target->memory;
+
 	if (target->ops->read)
 		return target->ops->read(target, regs, va, buf, len);
-	if (!target->memory.frames.frame)
+	if (!memory->frames.frame)
 		return 0;
-	return paged_memory_read(&target->memory, target->info.arch, regs, va, buf, len);
+	if (memory->renew)
+		memory->renew(memory->frames.ctx);
+	return window_read(target->info.arch, &regs->mmu, &memory->frames, va, buf, len);
 }
 
 size_t memory_view_read(void *ctx, uint64_t va, void *buf, size_t len)

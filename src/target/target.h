@@ -325,6 +325,9 @@ struct target_listing {
 	const char *missing;
 };
 
+/* Is shown the guests of a list, one after the other. */
+typedef void target_each(void *ctx, const struct target_listing *entry);
+
 struct inside_memory; /* target/inside/inside.h */
 struct monitor_kind;  /* target/host/proc.h */
 
@@ -403,15 +406,13 @@ struct target_ops {
 	 * Calls `each` for every guest there is. ERR_DENIED: cannot look. NULL:
 	 * guests of this kind are not to be found, only named.
 	 */
-	struct error *(*list)(void (*each)(void *ctx, const struct target_listing *entry),
-			      void *ctx);
+	struct error *(*list)(target_each *each, void *ctx);
 
 	/*
 	 * As list(), for those who ask every few seconds: of a guest only scheme, id, name and
 	 * note. NULL: list() is it, or `monitor` tells of single processes.
 	 */
-	struct error *(*list_names)(void (*each)(void *ctx, const struct target_listing *entry),
-				    void *ctx);
+	struct error *(*list_names)(target_each *each, void *ctx);
 
 	/* The kind of monitor that list() finds among the processes of this host (host/proc.h); NULL: it looks at none. */
 	const struct monitor_kind *monitor;

@@ -202,6 +202,14 @@ void gdb_batch_add(struct gdb *gdb, const char *text)
 	gdb->acknowledged++;
 }
 
+void gdb_batch_select(struct gdb *gdb, const char *thread)
+{
+	char request[GDB_THREAD_MAX + 2];
+
+	snprintf(request, sizeof(request), "Hg%s", thread);
+	gdb_batch_add(gdb, request);
+}
+
 bool gdb_batch_send(struct gdb *gdb)
 {
 	return send_bytes(gdb, gdb->batch + STOP_LEN, gdb->batch_len - STOP_LEN);

@@ -20,6 +20,9 @@
 #define GDB_PACKET_MAX 16384u
 #define GDB_BATCH_MAX  65536u
 
+/* A thread's name, as the stub gives it, "p01.01", with its NUL. */
+#define GDB_THREAD_MAX 24
+
 struct gdb {
 	int fd;
 	const char *stub; /* for messages: "QEMU's gdb stub" */
@@ -103,6 +106,7 @@ enum gdb_stopped {
  */
 void gdb_batch_begin(struct gdb *gdb);
 void gdb_batch_add(struct gdb *gdb, const char *text);
+void gdb_batch_select(struct gdb *gdb, const char *thread);
 bool gdb_batch_send(struct gdb *gdb);
 bool gdb_batch_next(struct gdb *gdb);
 

@@ -106,21 +106,21 @@ static void remote_close(struct target *target)
 	free(remote);
 }
 
-static uint32_t take_names(char *list, char (*names)[REMOTE_NAME_MAX], uint32_t max)
+static uint32_t take_names(char *list, char (*names)[GDB_THREAD_MAX], uint32_t max)
 {
 	char *save = NULL;
 	uint32_t n = 0;
 
 	for (char *name = strtok_r(list, ",", &save); name && n < max;
 	     name = strtok_r(NULL, ",", &save))
-		if (strlen(name) < REMOTE_NAME_MAX)
+		if (strlen(name) < GDB_THREAD_MAX)
 			strcpy(names[n++], name);
 	return n;
 }
 
 static struct error *list_threads(struct remote *remote)
 {
-	char names[THREADS_MAX][REMOTE_NAME_MAX];
+	char names[THREADS_MAX][GDB_THREAD_MAX];
 	const char *request = "qfThreadInfo";
 	uint32_t n = 0;
 
@@ -313,7 +313,7 @@ static bool is_listed(const struct remote *remote, const char *name)
 }
 
 /* Puts new threads into free slots; they are read from the next sample on. */
-static void add_threads(struct remote *remote, char (*names)[REMOTE_NAME_MAX], uint32_t n)
+static void add_threads(struct remote *remote, char (*names)[GDB_THREAD_MAX], uint32_t n)
 {
 	uint32_t slot = 0;
 
@@ -347,7 +347,7 @@ static void request_threads(struct remote *remote, uint32_t known)
 
 static bool take_threads(struct remote *remote, uint32_t known)
 {
-	char names[THREADS_MAX][REMOTE_NAME_MAX];
+	char names[THREADS_MAX][GDB_THREAD_MAX];
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i <= known; i++) {
@@ -362,13 +362,10 @@ static bool take_threads(struct remote *remote, uint32_t known)
 
 static void request_registers(struct remote *remote, uint32_t vcpus)
 {
-	char request[REMOTE_NAME_MAX + 4];
-
 	for (uint32_t i = 0; i < vcpus; i++) {
 		if (!*remote->thread[i].name)
 			continue;
-		snprintf(request, sizeof(request), "Hg%s", remote->thread[i].name);
-		gdb_batch_add(remote->gdb, request);
+		gdb_batch_select(remote->gdb, remote->thread[i].name);
 		gdb_layout_request(&remote->layout, remote->gdb);
 	}
 }
@@ -468,7 +465,7 @@ static bool waits(const struct regs *regs, const struct regs *before, const uint
 static void read_vcpu(struct remote *remote, uint32_t i, struct vcpu_sample *vcpu)
 {
 	struct remote_thread *thread = &remote->thread[i];
-	char request[REMOTE_NAME_MAX + 4];
+	char request[GDB_THREAD_MAX + 4];
 	uint8_t code[4] = {0};
 
 	snprintf(request, sizeof(request), "Hg%s", thread->name);

@@ -7,13 +7,12 @@
 #include "target/gdb/client.h"
 #include "target/target.h"
 
-#define REMOTE_NAME_MAX 24
-#define REMOTE_PAGES	256u /* a power of two; direct-mapped */
+#define REMOTE_PAGES 256u /* a power of two; direct-mapped */
 
 struct remote_thread {
-	char name[REMOTE_NAME_MAX]; /* the stub's; "": a slot for a thread to come */
-	struct regs regs;	    /* of the last sample */
-	bool known;		    /* regs were read */
+	char name[GDB_THREAD_MAX]; /* "": a slot for a thread to come */
+	struct regs regs;	   /* of the last sample */
+	bool known;		   /* regs were read */
 };
 
 struct remote_page {

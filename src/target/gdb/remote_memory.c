@@ -121,12 +121,10 @@ static const struct remote_thread *thread_of(const struct remote *remote, const 
 /* Selects a thread; false if it is in another address space by now. */
 static bool enter_space(struct remote *remote, const struct remote_thread *thread, uint64_t root)
 {
-	char request[REMOTE_NAME_MAX + 4];
 	struct regs now;
 
-	snprintf(request, sizeof(request), "Hg%s", thread->name);
 	gdb_batch_begin(remote->gdb);
-	gdb_batch_add(remote->gdb, request);
+	gdb_batch_select(remote->gdb, thread->name);
 	gdb_layout_request(&remote->layout, remote->gdb);
 	return gdb_batch_send(remote->gdb) && gdb_batch_next(remote->gdb) &&
 	       gdb_layout_take(&remote->layout, remote->gdb, &now) && now.mmu.root == root;

@@ -433,8 +433,7 @@ struct error *monitor_find(const char *name, const char *scheme, monitor_vcpus *
 			 matches, name, scheme);
 }
 
-bool monitor_list_process(const struct monitor_kind *kind, pid_t pid,
-			  void (*each)(void *ctx, const struct target_listing *entry), void *ctx)
+bool monitor_list_process(const struct monitor_kind *kind, pid_t pid, target_each *each, void *ctx)
 {
 	char name[256], id[16], note[64];
 	struct target_listing entry = {.scheme = kind->scheme,
@@ -458,7 +457,7 @@ bool monitor_list_process(const struct monitor_kind *kind, pid_t pid,
 
 struct monitor_listing {
 	const struct monitor_kind *kind;
-	void (*each)(void *ctx, const struct target_listing *entry);
+	target_each *each;
 	void *ctx;
 };
 
@@ -472,8 +471,7 @@ static bool list_one(void *ctx, int pid)
 	return true;
 }
 
-struct error *monitor_list(const struct monitor_kind *kind,
-			   void (*each)(void *ctx, const struct target_listing *entry), void *ctx)
+struct error *monitor_list(const struct monitor_kind *kind, target_each *each, void *ctx)
 {
 	struct monitor_listing listing = {kind, each, ctx};
 

@@ -117,12 +117,10 @@ struct monitor_kind {
 };
 
 /* `list` of target_ops. */
-struct error *monitor_list(const struct monitor_kind *kind,
-			   void (*each)(void *ctx, const struct target_listing *entry), void *ctx);
+struct error *monitor_list(const struct monitor_kind *kind, target_each *each, void *ctx);
 
 /* The same of one process; true if it is such a guest. */
-bool monitor_list_process(const struct monitor_kind *kind, pid_t pid,
-			  void (*each)(void *ctx, const struct target_listing *entry), void *ctx);
+bool monitor_list_process(const struct monitor_kind *kind, pid_t pid, target_each *each, void *ctx);
 
 /*
  * Bounds each connect(2), write and read of a socket, with EAGAIN after so many

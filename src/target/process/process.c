@@ -389,8 +389,7 @@ static const struct monitor_kind monitor_kind = {.scheme = "process",
 						 .way = likely_way};
 
 /* Lists processes that are guests, not all. */
-static struct error *process_list(void (*each)(void *ctx, const struct target_listing *entry),
-				  void *ctx)
+static struct error *process_list(target_each *each, void *ctx)
 {
 	return monitor_list(&monitor_kind, each, ctx);
 }

@@ -483,8 +483,7 @@ static const struct monitor_kind monitor_kind = {.scheme = "qemu",
 						 .name = monitor_name,
 						 .way = likely_way};
 
-static struct error *qemu_list(void (*each)(void *ctx, const struct target_listing *entry),
-			       void *ctx)
+static struct error *qemu_list(target_each *each, void *ctx)
 {
 	return monitor_list(&monitor_kind, each, ctx);
 }

@@ -104,11 +104,9 @@ struct qemu_qmp_undo {
  */
 extern const struct guard_ops qemu_qmp_guard;
 
-#define QEMU_VCPU_NAME_MAX 24
-
 struct qemu_vcpu {
-	char name[QEMU_VCPU_NAME_MAX]; /* the stub's: "p01.01" */
-	struct thread thread;	       /* not traced */
+	char name[GDB_THREAD_MAX]; /* the stub's */
+	struct thread thread;	   /* not traced */
 	bool runnable;
 	struct thread_time time;
 };

@@ -151,7 +151,7 @@ static struct error *name_vcpus(struct qemu *qemu)
 		char *save = NULL, *name = strtok_r(qemu->gdb->packet + 1, ",", &save);
 
 		for (; name && n < qemu->base.info.vcpus; name = strtok_r(NULL, ",", &save), n++)
-			snprintf(qemu->vcpu[n].name, QEMU_VCPU_NAME_MAX, "%s", name);
+			snprintf(qemu->vcpu[n].name, GDB_THREAD_MAX, "%s", name);
 	}
 	return n == qemu->base.info.vcpus
 		       ? NULL
@@ -176,14 +176,6 @@ static struct error *stub_prepare(struct qemu *qemu)
 	return name_vcpus(qemu);
 }
 
-static void request_vcpu(struct qemu *qemu, uint32_t i)
-{
-	char request[QEMU_VCPU_NAME_MAX + 4];
-
-	snprintf(request, sizeof(request), "Hg%s", qemu->vcpu[i].name);
-	gdb_batch_add(qemu->gdb, request);
-}
-
 /* Collects all requests for registers, to be sent at once. */
 static void collect(struct qemu *qemu, const struct sample *sample)
 {
@@ -194,7 +186,7 @@ static void collect(struct qemu *qemu, const struct sample *sample)
 			continue;
 		/* A single vCPU need not be selected. */
 		if (qemu->base.info.vcpus > 1)
-			request_vcpu(qemu, i);
+			gdb_batch_select(qemu->gdb, qemu->vcpu[i].name);
 		gdb_layout_request(&qemu->layout, qemu->gdb);
 	}
 }
@@ -255,7 +247,7 @@ static bool stub_take_traps(struct qemu *qemu, struct sample *sample)
 		if (!wants_trap(qemu, sample, i))
 			continue;
 		if (several)
-			request_vcpu(qemu, i);
+			gdb_batch_select(qemu->gdb, qemu->vcpu[i].name);
 		gdb_layout_request_trap(&qemu->layout, qemu->gdb);
 	}
 	if (qemu->gdb->acknowledged && !gdb_batch_send(qemu->gdb))
