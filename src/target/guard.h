@@ -26,7 +26,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include "base/error.h"
 #include "base/preopen.h"

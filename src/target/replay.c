@@ -189,28 +189,22 @@ static bool get_vcpu(struct cursor *in, struct vcpu_sample *vcpu)
 	return true;
 }
 
-/* With sample NULL only checks. */
 static bool get_sample(const struct replay *replay, struct sample *sample)
 {
 	struct cursor in = payload_of(replay);
-	uint64_t time_ns, paused_ns, stolen_ns, retakes, vcpus;
+	uint64_t retakes, vcpus;
 
-	if (!get_varint(&in, &time_ns) || !get_varint(&in, &paused_ns) ||
-	    !get_varint(&in, &stolen_ns) || !get_varint(&in, &retakes) || retakes > UINT32_MAX ||
-	    !get_varint(&in, &vcpus) || vcpus > RECORDING_MAX_VCPUS)
+	if (!get_varint(&in, &sample->time_ns) || !get_varint(&in, &sample->paused_ns) ||
+	    !get_varint(&in, &sample->stolen_ns) || !get_varint(&in, &retakes) ||
+	    retakes > UINT32_MAX || !get_varint(&in, &vcpus) || vcpus > RECORDING_MAX_VCPUS)
 		return false;
-	if (sample) {
-		sample->time_ns = time_ns;
-		sample->paused_ns = paused_ns;
-		sample->stolen_ns = stolen_ns;
-		sample->retakes = (uint32_t)retakes;
-		for (uint32_t i = 0; i < sample->vcpus; i++)
-			sample->vcpu[i].online = false;
-	}
+	sample->retakes = (uint32_t)retakes;
+	for (uint32_t i = 0; i < sample->vcpus; i++)
+		sample->vcpu[i].online = false;
 	for (uint64_t i = 0; i < vcpus; i++) {
 		struct vcpu_sample spare = {0};
 
-		if (!get_vcpu(&in, sample && i < sample->vcpus ? &sample->vcpu[i] : &spare))
+		if (!get_vcpu(&in, i < sample->vcpus ? &sample->vcpu[i] : &spare))
 			return false;
 	}
 	return true;
@@ -234,24 +228,20 @@ static bool get_frame(const struct replay *replay, uint64_t *gfn, uint8_t *bytes
 /* Reads all records once; later reading can rely on them. */
 static struct error *check_records(struct replay *replay)
 {
+	/* Without room for vCPUs: what is read of them is dropped. */
+	struct sample sample = {0};
 	uint8_t bytes[FRAME_SIZE];
-	bool good = true;
-	struct error *err;
 	enum got got;
 	uint64_t gfn;
 	char tag;
 
 	for (;;) {
-		err = read_record(replay, &tag, &got);
-		if (err)
-			return err;
+		TRY(read_record(replay, &tag, &got));
 		if (got == GOT_END || (got == GOT_RECORD && tag == SNAPSHOT_END))
 			break;
-		if (got == GOT_RECORD && tag == SNAPSHOT_FRAME)
-			good = get_frame(replay, &gfn, bytes);
-		else if (got == GOT_RECORD && tag == SNAPSHOT_SAMPLE)
-			good = get_sample(replay, NULL);
-		if (got == GOT_DAMAGE || !good)
+		if (got == GOT_DAMAGE ||
+		    (tag == SNAPSHOT_FRAME && !get_frame(replay, &gfn, bytes)) ||
+		    (tag == SNAPSHOT_SAMPLE && !get_sample(replay, &sample)))
 			return damaged(replay);
 		replay->samples += tag == SNAPSHOT_SAMPLE;
 	}

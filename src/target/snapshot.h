@@ -9,8 +9,6 @@
  * again only when its contents changed.
  */
 
-#include <stdio.h>
-
 #include "target/target.h"
 
 /* Constants of the file. */

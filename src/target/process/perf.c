@@ -4,9 +4,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "target/host/memory.h"
 
 /* Longer than an interrupt takes to come to a CPU that is not ours; bringing pages takes a few rounds. */

@@ -166,7 +166,6 @@ static struct error *open_with(const struct qemu_transport *transport,
 	qemu->base.usual_overhead = LONG_STOPS_OVERHEAD;
 	qemu->transport = transport;
 	qemu->memory = -1;
-	qemu->until_ns = address->until_ns;
 	err = attach(qemu, address);
 	if (err)
 		qemu_close(&qemu->base);

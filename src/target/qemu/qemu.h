@@ -126,7 +126,6 @@ struct qemu {
 	struct guard *guard;
 	int memory;
 	struct guest_ram *ram;
-	uint64_t until_ns;   /* deadline, as in the address */
 	bool halted;	     /* its owner has stopped it, as far as is known */
 	unsigned lives;	     /* questions so far whether the guest lives */
 	uint32_t vcpus_told; /* vCPUs that QMP last told of */

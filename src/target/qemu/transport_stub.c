@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "target/host/memory.h"
 #include "target/host/proc.h"
 #include "target/kvm/vcpus.h"
 #include "target/qemu/qemu.h"
@@ -118,7 +117,7 @@ static struct error *make_directory(char *path, pid_t pid)
  * Starts the stub and connects to it. The guest is stopped then; unless it was
  * `halted` before, the guard's phase must be GUARD_STOPPED.
  */
-static struct error *make_stub(struct qmp *qmp, bool halted, uint64_t until_ns, struct gdb **out)
+static struct error *make_stub(struct qmp *qmp, bool halted, struct gdb **out)
 {
 	char directory[] = DIRECTORY, path[sizeof(directory) + 8], line[128], *said = NULL;
 	struct error *err = make_directory(directory, qmp->pid);
@@ -128,7 +127,7 @@ static struct error *make_stub(struct qmp *qmp, bool halted, uint64_t until_ns, 
 	if (!err)
 		err = qmp_human(qmp, QMP_NO_VCPU, line, &said);
 	if (!err)
-		err = gdb_open(path, halted, until_ns, out);
+		err = gdb_open(path, halted, qmp->deadline_ns, out);
 	if (err && said && *said)
 		err = error_prefix(err, "QEMU says \"%.*s\"", (int)strcspn(said, "\r\n"), said);
 	free(said);
@@ -312,7 +311,7 @@ static struct error *try_to_start(struct qemu *qemu, bool *again)
 	if (err)
 		return err;
 	guard_set(guard_page(qemu->guard), was_halted ? GUARD_MAYBE : GUARD_STOPPED);
-	err = make_stub(qemu->qmp, was_halted, qemu->until_ns, &qemu->gdb);
+	err = make_stub(qemu->qmp, was_halted, &qemu->gdb);
 	if (!err)
 		err = stub_prepare(qemu);
 	if (!was_halted)
