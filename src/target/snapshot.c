@@ -17,6 +17,8 @@ struct stored_frame {
 	uint64_t round; /* the store's, when it was stored last */
 };
 
+#define FIRST_SIZE 64
+
 /* Open addressing; the size is a power of two, at least twice the number of frames. */
 struct frame_store {
 	struct stored_frame *entries;
@@ -52,14 +54,13 @@ struct error *frame_store_new(struct frame_store **out)
 {
 	struct frame_store *store = calloc(1, sizeof(*store));
 
-	if (!store)
-		return error_no_memory();
-	store->size = 64;
-	store->entries = calloc(store->size, sizeof(*store->entries));
-	if (!store->entries) {
+	if (store)
+		store->entries = calloc(FIRST_SIZE, sizeof(*store->entries));
+	if (!store || !store->entries) {
 		free(store);
 		return error_no_memory();
 	}
+	store->size = FIRST_SIZE;
 	*out = store;
 	return NULL;
 }

@@ -115,9 +115,8 @@ struct host_stack {
 	/* Frames of the kernel's stack up to this function are of the sample itself; NULL: none are. */
 	const char *skip;
 	uint32_t kernel, user; /* frames of the kernel, and of the monitor's program behind them */
-	uint64_t at
-		[2 *
-		 HOST_FRAMES]; /* innermost first; all but the first of each are return addresses */
+	/* Innermost first; all but the first of each are return addresses. */
+	uint64_t at[2 * HOST_FRAMES];
 };
 
 /* Exits of a vCPU for one reason, at one place of the guest's code. */
@@ -141,14 +140,12 @@ struct vcpu_sample {
 	bool hurried;	 /* for the same reason, less than `want` was copied */
 	uint64_t ran_ns; /* CPU time that it has used since the last sample; 0 at the first */
 	struct regs regs;
-	struct window stack; /* bytes point into `buffer` */
-	struct window
-		others[UNWIND_OTHERS]; /* of request.other[]; len 0 if nothing was asked for */
-	uint8_t *buffer;	       /* stack_cap + RED_ZONE_MAX bytes */
+	struct window stack;		     /* bytes point into `buffer` */
+	struct window others[UNWIND_OTHERS]; /* of request.other[]; len 0: nothing was asked for */
+	uint8_t *buffer;		     /* stack_cap + RED_ZONE_MAX bytes */
 	struct vcpu_account account;
-	struct thread_copy thread; /* what the sample's request asks for */
-	struct runtime_copy
-		*runtime;	 /* the caller's, for what the request asks for; NULL: nothing */
+	struct thread_copy thread;    /* what the sample's request asks for */
+	struct runtime_copy *runtime; /* the caller's, for what the request asks for; or NULL */
 	struct host_stack *host; /* the caller's, of targets that see the host; NULL: not wanted */
 };
 
@@ -163,8 +160,8 @@ struct frames_request {
 };
 
 struct sample_request {
-	uint64_t
-		max_pause_ns; /* rather than pause the guest for longer, stacks are given up; 0: no bound */
+	/* Rather than pause the guest for longer, stacks are given up; 0: no bound. */
+	uint64_t max_pause_ns;
 	uint64_t now_ns; /* CLOCK_MONOTONIC, if it was read just now; 0: it was not */
 	/* To be copied of each vCPU, where the target can; NULL: nothing. */
 	const struct thread_request *thread;
@@ -180,6 +177,7 @@ struct sample_account {
 	int64_t usual_ns;  /* between samples, lately */
 };
 
+/* What a target never has to tell stays as sample_new() makes it: 0. */
 struct sample {
 	struct sample_request request;
 	uint64_t time_ns; /* CLOCK_MONOTONIC, when the guest was read */

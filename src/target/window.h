@@ -65,8 +65,8 @@ struct window_copy {
 	uint64_t gfn; /* after false: the frame that was not at hand */
 	/* Private, zero at first: */
 	struct window_trail *trail;
-	uint64_t
-		proven; /* number of upper tables that were compared; for one pause, and the same registers */
+	/* Number of upper tables that were compared; for one pause, and the same registers. */
+	uint64_t proven;
 };
 
 /*

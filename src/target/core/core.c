@@ -497,9 +497,6 @@ static struct error *core_sample(struct target *target, struct sample *sample)
 	struct core *core = (struct core *)target;
 
 	sample->time_ns = clock_now_ns();
-	sample->paused_ns = 0;
-	sample->stolen_ns = 0;
-	sample->retakes = 0;
 	for (uint32_t i = 0; i < sample->vcpus && i < target->info.vcpus; i++) {
 		struct vcpu_sample *vcpu = &sample->vcpu[i];
 

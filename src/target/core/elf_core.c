@@ -50,7 +50,7 @@ struct shape {
 	struct elf_field e_type, e_machine, e_phoff, e_phentsize, e_phnum, e_shoff, e_shentsize,
 		e_shnum, e_shstrndx;
 	struct elf_field p_type, p_offset, p_filesz, p_paddr;
-	struct elf_field sh_name, sh_type, sh_offset, sh_size, sh_info, sh_entsize;
+	struct elf_field sh_name, sh_offset, sh_size, sh_info, sh_entsize;
 };
 
 #define FIELD(type, member) .member = {offsetof(type, member), sizeof(((type *)0)->member)}
@@ -61,9 +61,8 @@ struct shape {
 		FIELD(ehdr, e_phentsize), FIELD(ehdr, e_phnum), FIELD(ehdr, e_shoff),    \
 		FIELD(ehdr, e_shentsize), FIELD(ehdr, e_shnum), FIELD(ehdr, e_shstrndx), \
 		FIELD(phdr, p_type), FIELD(phdr, p_offset), FIELD(phdr, p_filesz),       \
-		FIELD(phdr, p_paddr), FIELD(shdr, sh_name), FIELD(shdr, sh_type),        \
-		FIELD(shdr, sh_offset), FIELD(shdr, sh_size), FIELD(shdr, sh_info),      \
-		FIELD(shdr, sh_entsize),                                                 \
+		FIELD(phdr, p_paddr), FIELD(shdr, sh_name), FIELD(shdr, sh_offset),      \
+		FIELD(shdr, sh_size), FIELD(shdr, sh_info), FIELD(shdr, sh_entsize),     \
 	}
 
 static const struct shape narrow = SHAPE(Elf32_Ehdr, Elf32_Phdr, Elf32_Shdr);
@@ -182,8 +181,7 @@ static bool section(const struct elf_core *core, uint32_t i, struct elf_part *ou
 
 	if (!read_header(core, core->sections_at, core->sections, i, head, shape->section))
 		return false;
-	*out = (struct elf_part){.type = (uint32_t)get(head, shape->sh_type),
-				 .at = get(head, shape->sh_offset),
+	*out = (struct elf_part){.at = get(head, shape->sh_offset),
 				 .size = get(head, shape->sh_size),
 				 .name = (uint32_t)get(head, shape->sh_name),
 				 .entry_size = get(head, shape->sh_entsize)};

@@ -25,8 +25,8 @@ struct elf_core {
 
 /* A segment or a section; at + size is within the file. */
 struct elf_part {
-	uint32_t type; /* PT_... or SHT_... */
 	uint64_t at, size;
+	uint32_t type;	     /* of a segment: PT_... */
 	uint64_t physical;   /* of a segment */
 	uint32_t name;	     /* of a section: byte in the section of names */
 	uint64_t entry_size; /* of a section */

@@ -8,6 +8,7 @@
 #include "arch/arm/arm.h"
 #include "arch/riscv/riscv.h"
 #include "arch/x86/x86.h"
+#include "base/owned.h"
 
 /* CS and SS tell their descriptors' privilege in their low bits (SDM vol. 3, 3.4.2). */
 #define X86_RPL 3u
@@ -367,23 +368,22 @@ static bool is_whole(const struct gdb_layout *layout, bool *plain)
 
 struct error *gdb_layout_ask(struct gdb *gdb, struct gdb_layout *layout)
 {
-	char *top = gdb_features(gdb, "target.xml"), *at = top, annex[101];
+	FREED char *top = gdb_features(gdb, "target.xml");
+	char *at = top, annex[101];
 	struct gdb_cursor cursor = {0};
 
 	memset(layout, 0, sizeof(*layout));
 	if (top)
 		gdb_layout_add(layout, top, &cursor);
 	while (at && (at = strstr(at, "<xi:include href=\""))) {
-		char *xml;
+		FREED char *xml = NULL;
 
 		at += strlen("<xi:include href=\"");
 		snprintf(annex, sizeof(annex), "%.*s", (int)strcspn(at, "\""), at);
 		xml = gdb_features(gdb, annex);
 		if (xml)
 			gdb_layout_add(layout, xml, &cursor);
-		free(xml);
 	}
-	free(top);
 	if (!is_whole(layout, &layout->plain))
 		return error_new(ERR_GUEST,
 				 "%s tells no registers of an x86, Arm or 64-bit RISC-V guest "

@@ -516,7 +516,6 @@ static struct error *remote_sample(struct target *target, struct sample *sample)
 	struct remote *remote = (struct remote *)target;
 	struct error *err;
 
-	sample->retakes = 0;
 	sample->paused_ns = 0;
 	sample->stolen_ns = remote->stolen_ns;
 	remote->stolen_ns = 0;

@@ -183,7 +183,6 @@ static void sample_one(struct stops *stops, uint32_t i, struct sample *sample, i
 		vcpu->account.held = false;
 	seen->tid = thread->tid;
 	vcpu->online = thread->tid && !thread->dead;
-	vcpu->given_up = false;
 	vcpu->hurried = false;
 	vcpu->same = false;
 	if (!vcpu->online)
@@ -216,9 +215,7 @@ struct error *stops_sample(struct stops *stops, struct sample *sample)
 	int64_t usual_ns;
 
 	threads_tend(threads);
-	sample->retakes = 0;
 	sample->paused_ns = 0;
-	sample->stolen_ns = 0;
 	sample->time_ns = clock_now_ns();
 	usual_ns = vcpu_state_time(sample);
 	for (uint32_t i = 0; i < threads->n && i < sample->vcpus && !threads->ended; i++)

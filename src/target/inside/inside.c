@@ -247,13 +247,10 @@ static struct error *inside_sample(struct target *target, struct sample *sample)
 	sample->time_ns = inside->told_ns;
 	sample->weight_ns = taken->weight_ns;
 	sample->lost = taken->lost;
-	sample->paused_ns = sample->stolen_ns = 0;
-	sample->retakes = 0;
 	for (uint32_t i = 0; i < sample->vcpus; i++)
 		sample->vcpu[i].online = &sample->vcpu[i] == vcpu;
 	vcpu->state = taken->state;
 	vcpu->regs = taken->regs;
-	vcpu->same = vcpu->given_up = vcpu->hurried = false;
 	vcpu->stack = (struct window){.va = taken->regs.sp & ~(uint64_t)(taken->regs.word - 1),
 				      .bytes = vcpu->buffer};
 	vcpu->stack.len =

@@ -254,8 +254,6 @@ static bool read_thread_times(struct qemu *qemu, struct sample *sample)
 		thread_time(&own->thread, &own->time);
 		own->runnable = thread_letter(&own->thread) == 'R';
 		vcpu->online = true;
-		vcpu->given_up = false;
-		vcpu->hurried = false;
 		vcpu->same = vcpu->account.held && !vcpu->request.again && !own->runnable &&
 			     own->time.known && own->time.cpu_ns == vcpu->account.cpu_ns;
 		any |= !vcpu->same;
@@ -405,9 +403,7 @@ static struct error *qemu_sample(struct target *target, struct sample *sample)
 	struct qemu *qemu = (struct qemu *)target;
 	struct error *err = NULL;
 
-	sample->retakes = 0;
 	sample->paused_ns = 0;
-	sample->stolen_ns = 0;
 	sample->time_ns = clock_now_ns();
 	converse(qemu, QEMU_SAMPLE_MS);
 	if (qemu->found_halted && read_thread_times(qemu, sample))

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/owned.h"
 #include "target/host/proc.h"
 #include "target/kvm/vcpus.h"
 #include "target/qemu/qemu.h"
@@ -119,7 +120,8 @@ static struct error *make_directory(char *path, pid_t pid)
  */
 static struct error *make_stub(struct qmp *qmp, bool halted, struct gdb **out)
 {
-	char directory[] = DIRECTORY, path[sizeof(directory) + 8], line[128], *said = NULL;
+	char directory[] = DIRECTORY, path[sizeof(directory) + 8], line[128];
+	FREED char *said = NULL;
 	struct error *err = make_directory(directory, qmp->pid);
 
 	snprintf(path, sizeof(path), "%s/gdb", directory);
@@ -130,7 +132,6 @@ static struct error *make_stub(struct qmp *qmp, bool halted, struct gdb **out)
 		err = gdb_open(path, halted, qmp->deadline_ns, out);
 	if (err && said && *said)
 		err = error_prefix(err, "QEMU says \"%.*s\"", (int)strcspn(said, "\r\n"), said);
-	free(said);
 	unlink(path);
 	rmdir(directory);
 	return err;
@@ -283,8 +284,8 @@ static struct error *is_halted(struct qemu *qemu)
 /* Ends the stub, and lets the guest go on that it has stopped. */
 static struct error *give_up(struct qemu *qemu)
 {
+	FREED char *said = NULL;
 	struct error *err;
-	char *said = NULL;
 
 	guard_set(guard_page(qemu->guard), GUARD_STOPPED);
 	gdb_close(qemu->gdb);
@@ -292,7 +293,6 @@ static struct error *give_up(struct qemu *qemu)
 	qemu_pages_free(qemu->pages);
 	qemu->pages = NULL;
 	err = qmp_human(qemu->qmp, QMP_NO_VCPU, "gdbserver none", &said);
-	free(said);
 	return error_first(err, qmp_execute(qemu->qmp, "cont", NULL, NULL));
 }
 
