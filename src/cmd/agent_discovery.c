@@ -156,7 +156,7 @@ static void __attribute__((noreturn)) discover(void)
 			discovery.last.n = 0;
 		for (size_t i = 0; (ops = target_kind(i)); i++)
 			if (ops->list && !ops->monitor)
-				error_free((ops->list_names ?: ops->list)(put_found, NULL));
+				error_free((ops->list_names ?: ops->list)(ops, put_found, NULL));
 		find_processes(&discovery);
 		if (write(STDOUT_FILENO, &byte, 1) != 1)
 			break;

@@ -85,7 +85,7 @@ static void print(void *ctx, const struct target_listing *entry)
 static struct error *list_kind(const struct target_ops *ops, unsigned *n)
 {
 	struct list_state listing = {.n = *n, .ops = ops};
-	struct error *err = ops->list(print, &listing);
+	struct error *err = ops->list(ops, print, &listing);
 
 	if (listing.nameless)
 		cmd_say("%s", listing.nameless);

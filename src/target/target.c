@@ -277,7 +277,7 @@ static struct error *open_bare(const char *name, const char *via, struct target 
 		return open_kind(ops, name, via, out);
 	for (size_t i = 0; (ops = target_kind(i)); i++)
 		if (ops->list)
-			err = error_first(err, ops->list(match, &search));
+			err = error_first(err, ops->list(ops, match, &search));
 	if (!search.matches && err)
 		return err;
 	error_free(err);

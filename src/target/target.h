@@ -404,13 +404,13 @@ struct target_ops {
 	 * Calls `each` for every guest there is. ERR_DENIED: cannot look. NULL:
 	 * guests of this kind are not to be found, only named.
 	 */
-	struct error *(*list)(target_each *each, void *ctx);
+	struct error *(*list)(const struct target_ops *ops, target_each *each, void *ctx);
 
 	/*
 	 * As list(), for those who ask every few seconds: of a guest only scheme, id, name and
 	 * note. NULL: list() is it, or `monitor` tells of single processes.
 	 */
-	struct error *(*list_names)(target_each *each, void *ctx);
+	struct error *(*list_names)(const struct target_ops *ops, target_each *each, void *ctx);
 
 	/* The kind of monitor that list() finds among the processes of this host (host/proc.h); NULL: it looks at none. */
 	const struct monitor_kind *monitor;

@@ -9,8 +9,8 @@
  */
 
 #include "arch/arch.h"
+#include "base/sample_types.h"
 #include "threads/threads.h"
-#include "unwind/unwind.h"
 
 /*
  * Reads guest-virtual memory through the page tables, for code and the like.

@@ -141,8 +141,7 @@ static void judge(void *ctx, const struct target_listing *entry)
 	free(spec);
 }
 
-static struct error *list_all(void (*each)(void *ctx, const struct target_listing *entry),
-			      struct guest_launch *launch)
+static struct error *list_all(target_each *each, struct guest_launch *launch)
 {
 	const struct target_ops *ops;
 	struct error *err = NULL;
@@ -154,7 +153,7 @@ static struct error *list_all(void (*each)(void *ctx, const struct target_listin
 		if (!ops->list)
 			continue;
 		kinds++;
-		own = ops->list(each, launch);
+		own = ops->list(ops, each, launch);
 		failed += own != NULL;
 		err = error_first(err, own);
 	}

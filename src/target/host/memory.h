@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "target/host/threads.h"
 #include "target/target.h"
-#include "unwind/unwind.h"
 
 /* *fd is for reading, and for writing if so asked; the caller closes it. */
 struct error *host_memory_open(pid_t pid, bool write, int *fd);

@@ -471,9 +471,9 @@ static bool list_one(void *ctx, int pid)
 	return true;
 }
 
-struct error *monitor_list(const struct monitor_kind *kind, target_each *each, void *ctx)
+struct error *monitor_list(const struct target_ops *ops, target_each *each, void *ctx)
 {
-	struct monitor_listing listing = {kind, each, ctx};
+	struct monitor_listing listing = {ops->monitor, each, ctx};
 
 	if (!proc_numbers(0, "", list_one, &listing))
 		return error_new(ERR_DENIED, "/proc cannot be read");

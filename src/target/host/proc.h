@@ -116,8 +116,8 @@ struct monitor_kind {
 	bool (*becomes)(void);
 };
 
-/* `list` of target_ops. */
-struct error *monitor_list(const struct monitor_kind *kind, target_each *each, void *ctx);
+/* `list` of target_ops with a `monitor`. */
+struct error *monitor_list(const struct target_ops *ops, target_each *each, void *ctx);
 
 /* The same of one process; true if it is such a guest. */
 bool monitor_list_process(const struct monitor_kind *kind, pid_t pid, target_each *each, void *ctx);

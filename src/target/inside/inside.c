@@ -465,7 +465,7 @@ static struct error *find(const char *spec, struct name_search *search)
 		if (search->kind->list &&
 		    (!colon || (strlen(search->kind->scheme) == (size_t)(colon - spec) &&
 				!strncmp(search->kind->scheme, spec, (size_t)(colon - spec)))))
-			error_free(search->kind->list(match, search));
+			error_free(search->kind->list(search->kind, match, search));
 	if (!search->matches)
 		search->pid = proc_parse_pid(search->name);
 	if (search->matches == 1 || search->pid)

@@ -553,12 +553,6 @@ static const struct monitor_kind monitor_kind = {.scheme = "kvm",
 						 .way = likely_way,
 						 .becomes = kvm_is_there};
 
-static struct error *kvm_list(void (*each)(void *ctx, const struct target_listing *entry),
-			      void *ctx)
-{
-	return monitor_list(&monitor_kind, each, ctx);
-}
-
 const struct target_ops target_kvm = {
 	.scheme = "kvm",
 	.ways = ways,
@@ -568,7 +562,7 @@ const struct target_ops target_kvm = {
 	.life = kvm_life,
 	.wait = kvm_wait,
 	.exits = kvm_exits,
-	.list = kvm_list,
+	.list = monitor_list,
 	.monitor = &monitor_kind,
 	.try_way = kvm_try_way,
 	.protection = kvm_protection_of,

@@ -371,6 +371,7 @@ static size_t process_read(struct target *target, const struct regs *regs, uint6
 	return host_memory_read(((struct process *)target)->memory, va, buf, len);
 }
 
+/* Processes that are guests are listed, not all. */
 static uint32_t count_unikernel(pid_t pid)
 {
 	return process_unikernel(pid) ? count_threads(pid) : 0;
@@ -388,12 +389,6 @@ static const struct monitor_kind monitor_kind = {.scheme = "process",
 						 .name = proc_comm,
 						 .way = likely_way};
 
-/* Lists processes that are guests, not all. */
-static struct error *process_list(target_each *each, void *ctx)
-{
-	return monitor_list(&monitor_kind, each, ctx);
-}
-
 const struct target_ops target_process = {
 	.scheme = "process",
 	.ways = ways,
@@ -403,6 +398,6 @@ const struct target_ops target_process = {
 	.life = process_life,
 	.wait = process_wait,
 	.read = process_read,
-	.list = process_list,
+	.list = monitor_list,
 	.monitor = &monitor_kind,
 };

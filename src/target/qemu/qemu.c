@@ -478,11 +478,6 @@ static const struct monitor_kind monitor_kind = {.scheme = "qemu",
 						 .name = monitor_name,
 						 .way = likely_way};
 
-static struct error *qemu_list(target_each *each, void *ctx)
-{
-	return monitor_list(&monitor_kind, each, ctx);
-}
-
 const struct target_ops target_qemu = {
 	.scheme = "qemu",
 	.ways = ways,
@@ -491,6 +486,6 @@ const struct target_ops target_qemu = {
 	.sample = qemu_sample,
 	.life = qemu_life,
 	.wait = qemu_wait,
-	.list = qemu_list,
+	.list = monitor_list,
 	.monitor = &monitor_kind,
 };

@@ -479,7 +479,7 @@ struct domain_listing {
 	struct xs_handle *store;
 	uint32_t own;
 	bool names; /* and nothing else that takes longer */
-	void (*each)(void *ctx, const struct target_listing *entry);
+	target_each *each;
 	void *ctx;
 };
 
@@ -550,14 +550,12 @@ static struct error *list_all(struct domain_listing *listing)
 	return err;
 }
 
-static struct error *xen_list(void (*each)(void *ctx, const struct target_listing *entry),
-			      void *ctx)
+static struct error *xen_list(const struct target_ops *ops, target_each *each, void *ctx)
 {
 	return list_all(&(struct domain_listing){.each = each, .ctx = ctx});
 }
 
-static struct error *xen_list_names(void (*each)(void *ctx, const struct target_listing *entry),
-				    void *ctx)
+static struct error *xen_list_names(const struct target_ops *ops, target_each *each, void *ctx)
 {
 	return list_all(&(struct domain_listing){.names = true, .each = each, .ctx = ctx});
 }

@@ -179,7 +179,7 @@ static void fuzz_one(const uint8_t *data, size_t size)
 		open_domain(questions & 0x40 ? "3" : "web");
 		return;
 	}
-	err = target_xen.list(each, NULL);
+	err = target_xen.list(&target_xen, each, NULL);
 	need(err || shown == DOMAINS);
 	error_free(err);
 }
