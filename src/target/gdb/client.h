@@ -178,15 +178,11 @@ struct gdb_layout {
 	bool plain;	 /* no system registers: how addresses are translated is not known */
 	size_t together; /* bytes in the answer to "g" */
 	bool threads;	 /* those that are of use for threads are asked for, too */
-};
-
-/* Behind the last register that was described: the next byte, the next number. */
-struct gdb_cursor {
-	size_t byte, number;
+	size_t next_byte, next_number; /* of the register that is described next */
 };
 
 /* Adds the registers that an XML text describes. Any text does no harm. */
-void gdb_layout_add(struct gdb_layout *layout, const char *xml, struct gdb_cursor *cursor);
+void gdb_layout_add(struct gdb_layout *layout, const char *xml);
 
 /*
  * Asks the stub for all of it. ERR_GUEST if its instruction set is none of those

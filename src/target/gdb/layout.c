@@ -295,8 +295,7 @@ static struct gdb_register *find_register(struct gdb_layout *layout, const char 
 	return NULL;
 }
 
-static void add_tag(struct gdb_layout *layout, const char *tag, const char *end,
-		    struct gdb_cursor *cursor)
+static void add_tag(struct gdb_layout *layout, const char *tag, const char *end)
 {
 	char name[NAME_MAX_LEN + 1], bits[8], number[8];
 	struct gdb_register *reg;
@@ -306,17 +305,17 @@ static void add_tag(struct gdb_layout *layout, const char *tag, const char *end,
 	attribute(tag, end, "bitsize", bits, sizeof(bits));
 	attribute(tag, end, "regnum", number, sizeof(number));
 	if (*number)
-		cursor->number = strtoul(number, NULL, 10);
+		layout->next_number = strtoul(number, NULL, 10);
 	size = strtoul(bits, NULL, 10) / 8;
-	if (size >= GDB_PACKET_MAX || cursor->byte + size >= GDB_PACKET_MAX ||
-	    cursor->number > UINT16_MAX)
+	if (size >= GDB_PACKET_MAX || layout->next_byte + size >= GDB_PACKET_MAX ||
+	    layout->next_number > UINT16_MAX)
 		return;
 	reg = find_register(layout, name);
 	if (reg && size <= 8)
-		*reg = (struct gdb_register){(uint16_t)cursor->byte, (uint16_t)size,
-					     (uint16_t)cursor->number};
-	cursor->byte += size;
-	cursor->number++;
+		*reg = (struct gdb_register){(uint16_t)layout->next_byte, (uint16_t)size,
+					     (uint16_t)layout->next_number};
+	layout->next_byte += size;
+	layout->next_number++;
 }
 
 static void find_machine(struct gdb_layout *layout, const char *xml)
@@ -333,7 +332,7 @@ static void find_machine(struct gdb_layout *layout, const char *xml)
 			layout->machine = &machines[i];
 }
 
-void gdb_layout_add(struct gdb_layout *layout, const char *xml, struct gdb_cursor *cursor)
+void gdb_layout_add(struct gdb_layout *layout, const char *xml)
 {
 	const char *tag = xml, *end;
 
@@ -346,7 +345,7 @@ void gdb_layout_add(struct gdb_layout *layout, const char *xml, struct gdb_curso
 		if (!end)
 			break;
 		if (!comment && !strncmp(tag, "<reg ", 5))
-			add_tag(layout, tag, end, cursor);
+			add_tag(layout, tag, end);
 		tag = end;
 	}
 }
@@ -370,11 +369,10 @@ struct error *gdb_layout_ask(struct gdb *gdb, struct gdb_layout *layout)
 {
 	FREED char *top = gdb_features(gdb, "target.xml");
 	char *at = top, annex[101];
-	struct gdb_cursor cursor = {0};
 
 	memset(layout, 0, sizeof(*layout));
 	if (top)
-		gdb_layout_add(layout, top, &cursor);
+		gdb_layout_add(layout, top);
 	while (at && (at = strstr(at, "<xi:include href=\""))) {
 		FREED char *xml = NULL;
 
@@ -382,7 +380,7 @@ struct error *gdb_layout_ask(struct gdb *gdb, struct gdb_layout *layout)
 		snprintf(annex, sizeof(annex), "%.*s", (int)strcspn(at, "\""), at);
 		xml = gdb_features(gdb, annex);
 		if (xml)
-			gdb_layout_add(layout, xml, &cursor);
+			gdb_layout_add(layout, xml);
 	}
 	if (!is_whole(layout, &layout->plain))
 		return error_new(ERR_GUEST,

@@ -105,10 +105,8 @@ static void answers(const struct stub *stub, const uint8_t *bytes, size_t len)
 
 static void describe(struct stub *stub, const char *first, const char *second, size_t together)
 {
-	struct gdb_cursor cursor = {0};
-
-	gdb_layout_add(&stub->layout, first, &cursor);
-	gdb_layout_add(&stub->layout, second, &cursor);
+	gdb_layout_add(&stub->layout, first);
+	gdb_layout_add(&stub->layout, second);
 	stub->layout.together = together;
 }
 
@@ -306,15 +304,14 @@ static void any_text_does_no_harm(void **state)
 			       "<reg name=\"a name that is longer than any\" bitsize=\"64\"/>",
 			       "<reg bitsize=\"\" name=\"/>"};
 	struct gdb_layout layout = {0};
-	struct gdb_cursor start = {0};
 
-	gdb_layout_add(&layout, "<architecture>i386:x86-64</architecture>", &start);
+	gdb_layout_add(&layout, "<architecture>i386:x86-64</architecture>");
 	assert_non_null(layout.machine);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
-		struct gdb_cursor cursor = {.byte = 8};
-
-		gdb_layout_add(&layout, texts[i], &cursor);
-		assert_in_range(cursor.byte, 8, GDB_PACKET_MAX);
+		layout.next_byte = 8;
+		layout.next_number = 0;
+		gdb_layout_add(&layout, texts[i]);
+		assert_in_range(layout.next_byte, 8, GDB_PACKET_MAX);
 	}
 	assert_int_equal(layout.at[0].size, 0);
 }

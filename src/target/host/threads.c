@@ -399,11 +399,11 @@ enum target_life threads_life(struct threads *threads)
 	bool any = false;
 
 	threads_tend(threads);
-	for (uint32_t i = 0; i < threads->n; i++)
+	for (uint32_t i = 0; i < threads->n; i++) {
 		if (threads->at[i].tid && !threads->at[i].seized)
 			read_state(&threads->at[i]);
-	for (uint32_t i = 0; i < threads->n; i++)
 		any |= threads->at[i].tid != 0;
+	}
 	if (threads->ended && !threads->executed && WIFEXITED(threads->status))
 		return LIFE_SHUT_DOWN;
 	if (threads->ended && !threads->executed && WIFSIGNALED(threads->status) &&

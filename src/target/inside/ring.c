@@ -103,26 +103,19 @@ void inside_ring_poll(struct inside_ring *ring, const struct inside_memory *memo
 }
 
 /* Numbers of registers that callers are found by, as DWARF has them; lr: 0, none. */
-struct register_numbers {
+static const struct register_numbers {
 	uint8_t sp, fp, lr;
+} numbers[ISAS][2] = {
+	[ISA_X86] = {{4, 5, 0}, {7, 6, 0}},
+	[ISA_ARM] = {{13, 11, 14}, {31, 29, 30}},
+	[ISA_RISCV] = {{2, 8, 1}, {2, 8, 1}},
 };
-
-static struct register_numbers numbers_of(const struct regs *regs)
-{
-	static const struct register_numbers numbers[ISAS][2] = {
-		[ISA_X86] = {{4, 5, 0}, {7, 6, 0}},
-		[ISA_ARM] = {{13, 11, 14}, {31, 29, 30}},
-		[ISA_RISCV] = {{2, 8, 1}, {2, 8, 1}},
-	};
-
-	return numbers[regs->isa][regs->word == 8];
-}
 
 static void fill_regs(const struct inside_ring *ring, const struct uniprof_inside_slot *slot,
 		      struct regs *out)
 {
+	const struct register_numbers number = numbers[ring->isa][ring->word == 8];
 	const uint64_t bits = ring->word == 8 ? UINT64_MAX : UINT32_MAX;
-	struct register_numbers number;
 
 	*out = (struct regs){.pc = slot->pc & bits,
 			     .sp = slot->sp & bits,
@@ -131,7 +124,6 @@ static void fill_regs(const struct inside_ring *ring, const struct uniprof_insid
 			     .word = ring->word,
 			     .isa = ring->isa,
 			     .mmu.mode = MMU_OFF};
-	number = numbers_of(out);
 	out->gp[number.sp] = out->sp;
 	out->gp[number.fp] = out->fp;
 	out->gp_valid = 1u << number.sp | 1u << number.fp;
