@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "target/qemu/qmp.h"
+#include "target/qemu/qemu.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,8 +21,9 @@
 /* Longest time for reading pending events. */
 #define EVENTS_MS 50
 
-/* Room for a line at first. */
+/* Room for a line at first, and at most: longer answers and events are not QEMU's. Bytes. */
 #define LINE_FIRST ((size_t)16 << 10)
+#define LINE_MOST  ((size_t)1 << 20)
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -79,7 +80,7 @@ static bool make_room(struct qmp *qmp)
 
 	if (qmp->len < qmp->room)
 		return true;
-	line = room <= QMP_LINE_MAX ? realloc(qmp->line, room) : NULL;
+	line = room <= LINE_MOST ? realloc(qmp->line, room) : NULL;
 	if (!line)
 		return false;
 	qmp->line = line;
