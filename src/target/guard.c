@@ -343,13 +343,15 @@ void guard_leave(struct guard *guard)
 bool guard_check(struct guard *guard)
 {
 	struct error *err;
+	bool lives;
 
 	if (guard->pid > 0 && waitpid(guard->pid, NULL, WNOHANG) != guard->pid)
 		return true;
 	guard->pid = 0;
 	err = start(guard);
+	lives = !err;
 	error_free(err);
-	return !err;
+	return lives;
 }
 
 struct guard_page *guard_page(struct guard *guard)

@@ -121,7 +121,8 @@ bool ram_map_add(struct ram_map *map, uint64_t gpa, uint64_t size, uint64_t hva)
 	return true;
 }
 
-bool ram_map_find(const struct ram_map *map, uint64_t gfn, uint64_t *hva)
+/* Address of a frame in the process; false if the guest has no memory there. */
+static bool ram_map_find(const struct ram_map *map, uint64_t gfn, uint64_t *hva)
 {
 	const uint64_t gpa = gfn << FRAME_SHIFT;
 

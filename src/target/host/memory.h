@@ -62,9 +62,6 @@ bool ram_map_is_same(const struct ram_map *a, const struct ram_map *b);
 /* Total size of the memory, bytes. */
 uint64_t ram_map_size(const struct ram_map *map);
 
-/* Address of a frame in the process; false if the guest has no memory there. */
-bool ram_map_find(const struct ram_map *map, uint64_t gfn, uint64_t *hva);
-
 struct guest_ram;
 
 /* Reads through `fd` (host/memory.h), which must outlive it. */

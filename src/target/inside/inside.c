@@ -301,7 +301,7 @@ static const struct target_ops target_inside = {
 };
 
 /* Waits until they tick. True once the fastest is known well enough. */
-static bool watch(struct inside *inside, uint64_t began_ns, uint32_t advanced[])
+static bool watch(struct inside *inside, uint64_t began_ns)
 {
 	uint32_t most = 0;
 
@@ -309,13 +309,14 @@ static bool watch(struct inside *inside, uint64_t began_ns, uint32_t advanced[])
 	for (uint32_t i = 0; i < inside->rings; i++) {
 		struct inside_ring *ring = &inside->ring[i];
 		struct inside_dynamic now;
+		uint32_t advanced;
 
 		if (!read_dynamic(inside, ring, &now))
 			continue;
-		advanced[i] = now.ticks - ring->ticks;
-		ring->usual_ns = advanced[i] ? (clock_now_ns() - began_ns) / advanced[i] : 0;
+		advanced = now.ticks - ring->ticks;
+		ring->usual_ns = advanced ? (clock_now_ns() - began_ns) / advanced : 0;
 		ring->next = now.head;
-		most = advanced[i] > most ? advanced[i] : most;
+		most = advanced > most ? advanced : most;
 	}
 	return most >= WATCH_TICKS;
 }
@@ -331,7 +332,7 @@ static int compare_vcpus(const void *a, const void *b)
  * Keeps the rings that tick, one for each vCPU: a second address of the same memory
  * shows a ring again, and one that is left of an earlier run does not tick.
  */
-static void choose(struct inside *inside, const uint32_t advanced[])
+static void choose(struct inside *inside)
 {
 	uint32_t kept = 0;
 
@@ -340,7 +341,7 @@ static void choose(struct inside *inside, const uint32_t advanced[])
 
 		for (uint32_t k = 0; k < kept; k++)
 			again = again || inside->ring[k].vcpu == inside->ring[i].vcpu;
-		if (advanced[i] && !again)
+		if (inside->ring[i].usual_ns && !again)
 			inside->ring[kept++] = inside->ring[i];
 	}
 	inside->rings = kept;
@@ -375,10 +376,10 @@ static struct error *no_ring(bool found, bool whole)
 static struct error *find_rings(struct inside *inside, const volatile sig_atomic_t *stop)
 {
 	const struct inside_memory *memory = &inside->memory;
-	uint32_t advanced[INSIDE_RINGS_MAX] = {0}, found;
 	bool whole = true;
 	struct error *err = memory->search(memory->ctx, stop, take_ring, inside, &whole);
 	uint64_t began_ns;
+	uint32_t found;
 
 	if (err)
 		return err;
@@ -386,12 +387,11 @@ static struct error *find_rings(struct inside *inside, const volatile sig_atomic
 	/* They have ticked since they were found. */
 	began_ns = clock_now_ns();
 	skip_to(inside, began_ns);
-	while (found && !*stop && clock_now_ns() - began_ns < WATCH_NS &&
-	       !watch(inside, began_ns, advanced))
+	while (found && !*stop && clock_now_ns() - began_ns < WATCH_NS && !watch(inside, began_ns))
 		;
 	if (*stop)
 		return error_new(ERR_FAILED, "interrupted while the guest's sampler was searched");
-	choose(inside, advanced);
+	choose(inside);
 	if (inside->rings)
 		return memory->locate ? memory->locate(memory->ctx, &inside->ring[0]) : NULL;
 	return no_ring(found, whole);

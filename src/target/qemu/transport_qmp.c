@@ -13,6 +13,7 @@
 
 #include "arch/x86/x86.h"
 #include "base/clock.h"
+#include "base/owned.h"
 #include "target/host/proc.h"
 #include "target/qemu/qemu.h"
 
@@ -308,40 +309,41 @@ static struct error *start(struct qemu *qemu)
 	return guard_start(&qemu_qmp_guard, &qemu->undo, &qemu->guard);
 }
 
+/* True if QEMU has answered that it has done so. */
+static bool obeys(struct qemu *qemu, const char *command)
+{
+	struct error *err = qmp_execute(qemu->qmp, command, NULL, NULL);
+	const bool done = !err;
+
+	error_free(err);
+	return done;
+}
+
 /* QEMU tells when it stops a guest; it does not when that has been stopped before. */
 static enum gdb_stopped stop(struct qemu *qemu, const struct sample *sample)
 {
 	const unsigned stops = qemu->qmp->stops;
-	struct error *err = qmp_execute(qemu->qmp, "stop", NULL, NULL);
-	const bool answered = !err;
 
-	error_free(err);
-	if (!answered)
+	if (!obeys(qemu, "stop"))
 		return GDB_NO_ANSWER;
 	return qemu->qmp->stops != stops ? GDB_STOPPED : GDB_HALTED;
 }
 
 static bool take(struct qemu *qemu, uint32_t vcpu, struct regs *out)
 {
+	FREED char *said = NULL;
 	struct x86_regs regs;
-	char *said = NULL;
-	struct error *err = qmp_human(qemu->qmp, (int)vcpu, "info registers", &said);
-	const bool whole = !err && qemu_registers_text(said, &regs);
 
-	if (whole)
-		x86_regs_convert(&regs, out);
-	error_free(err);
-	free(said);
-	return whole;
+	error_free(qmp_human(qemu->qmp, (int)vcpu, "info registers", &said));
+	if (!said || !qemu_registers_text(said, &regs))
+		return false;
+	x86_regs_convert(&regs, out);
+	return true;
 }
 
 static bool go(struct qemu *qemu)
 {
-	struct error *err = qmp_execute(qemu->qmp, "cont", NULL, NULL);
-	const bool goes = !err;
-
-	error_free(err);
-	return goes;
+	return obeys(qemu, "cont");
 }
 
 const struct qemu_transport qemu_transport_qmp = {
