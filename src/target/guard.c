@@ -52,8 +52,7 @@ static void close_inherited(const struct guard *guard, int ready)
 	if (guard->ops->keeps)
 		guard->ops->keeps(guard->ctx, &keep);
 	descriptors_add(&keep, ready);
-	if (guard->stat >= 0)
-		descriptors_add(&keep, guard->stat);
+	descriptors_add(&keep, guard->stat);
 	descriptors_close_others(&keep);
 }
 
@@ -125,11 +124,6 @@ static bool is_stopped(int stat)
 	return proc_letter(text) == 'T';
 }
 
-static bool holds(const struct guard *guard)
-{
-	return atomic_load(&guard->page->phase) >= (int)guard->ops->holds;
-}
-
 /*
  * Lets a profiler go on that is stopped while it holds the guest; it stops by
  * itself once it does no more (guard_let_stop), unless somebody lets it go on.
@@ -138,9 +132,10 @@ static bool holds(const struct guard *guard)
  */
 static void move_on(const struct guard *guard)
 {
-	if (!holds(guard) || !is_stopped(guard->stat) || kill(guard->profiler, SIGCONT))
-		return;
-	kill(guard->profiler, SIGTSTP);
+	const bool holds = atomic_load(&guard->page->phase) >= (int)guard->ops->holds;
+
+	if (holds && is_stopped(guard->stat) && !kill(guard->profiler, SIGCONT))
+		kill(guard->profiler, SIGTSTP);
 }
 
 /* Waits until the profiler has given its lock up (0) or died (EOWNERDEAD). */

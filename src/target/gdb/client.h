@@ -106,7 +106,7 @@ enum gdb_stopped {
  */
 void gdb_batch_begin(struct gdb *gdb);
 void gdb_batch_add(struct gdb *gdb, const char *text);
-void gdb_batch_select(struct gdb *gdb, const char *thread);
+void gdb_batch_select(struct gdb *gdb, const char *thread); /* for what is added next */
 bool gdb_batch_send(struct gdb *gdb);
 bool gdb_batch_next(struct gdb *gdb);
 

@@ -52,16 +52,6 @@ static bool is_seized(const struct threads *threads, pid_t tid)
 	return false;
 }
 
-static struct error *seize(struct qemu_hold *hold, const struct qemu_machine *machine)
-{
-	struct error *err = NULL;
-
-	for (uint32_t i = 0; i < machine->vcpus && !err; i++)
-		if (!is_seized(&hold->threads, machine->tid[i]))
-			err = threads_seize(&hold->threads, machine->tid[i]);
-	return err;
-}
-
 struct error *qemu_hold_new(pid_t pid, const struct qemu_machine *machine, struct qemu_hold **out)
 {
 	struct qemu_hold *hold = calloc(1, sizeof(*hold));
@@ -74,8 +64,9 @@ struct error *qemu_hold_new(pid_t pid, const struct qemu_machine *machine, struc
 	thread_time(&hold->main, &time);
 	err = time.known ? threads_new(&hold->threads, pid, machine->vcpus)
 			 : error_new(ERR_DENIED, "this kernel does not tell when a thread ran");
-	if (!err)
-		err = seize(hold, machine);
+	for (uint32_t i = 0; i < machine->vcpus && !err; i++)
+		if (!is_seized(&hold->threads, machine->tid[i]))
+			err = threads_seize(&hold->threads, machine->tid[i]);
 	if (err) {
 		qemu_hold_free(hold);
 		return err;
