@@ -223,15 +223,10 @@ static pid_t tracer_of(pid_t pid)
 /* Documentation/admin-guide/LSM/Yama.rst: 0 all of one's own, 1 descendants, 2 CAP_SYS_PTRACE, 3 none. */
 static int yama_scope(void)
 {
-	FILE *in = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
-	int scope = 0;
+	CLOSED int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
+	char digit = '0';
 
-	if (!in)
-		return 0;
-	if (fscanf(in, "%d", &scope) != 1)
-		scope = 0;
-	fclose(in);
-	return scope;
+	return fd >= 0 && read(fd, &digit, 1) == 1 ? digit - '0' : 0;
 }
 
 /* True in a user namespace that is not the machine's own (user_namespaces(7)). */

@@ -67,16 +67,6 @@ uint32_t qemu_machine_count(struct qmp *qmp)
 	return (uint32_t)json_array_size(answer);
 }
 
-/* "* CPU #0: thread_id=1234" */
-static void take_vcpu_line(const char *line, struct qemu_machine *machine)
-{
-	unsigned index;
-	int tid;
-
-	if (sscanf(line, "%*1[* ] CPU #%u: thread_id=%d", &index, &tid) == 2)
-		add_vcpu(machine, index, tid);
-}
-
 /* Sends a command to QEMU's human monitor, which is reached by QMP or else by the stub. */
 static struct error *say(struct qemu *qemu, const char *line, char **said)
 {
@@ -89,12 +79,16 @@ struct error *qemu_machine_read(struct qemu *qemu, struct qemu_machine *machine)
 	FREED char *cpus = NULL;
 	FREED char *kvm = NULL;
 	char *line, *rest;
+	unsigned index;
+	int tid;
 
 	*machine = (struct qemu_machine){.running = true};
 	TRY(say(qemu, "info cpus", &cpus));
 	rest = cpus;
+	/* "* CPU #0: thread_id=1234" */
 	while ((line = strsep(&rest, "\n")))
-		take_vcpu_line(line, machine);
+		if (sscanf(line, "%*1[* ] CPU #%u: thread_id=%d", &index, &tid) == 2)
+			add_vcpu(machine, index, tid);
 	TRY(say(qemu, "info kvm", &kvm));
 	machine->kvm = strstr(kvm, "enabled");
 	if (!machine->vcpus)
