@@ -40,7 +40,7 @@ uint64_t mmu_table(const struct mmu *mmu)
 }
 
 void registers_add(struct registers *registers, enum register_group group, const char *name,
-		   unsigned bytes, uint64_t value, const struct register_bits *bits)
+		   unsigned bytes, uint64_t value, const struct register_bit *bits)
 {
 	if (registers->n == REGISTERS_MAX)
 		return;
@@ -59,14 +59,17 @@ void registers_segment(struct registers *registers, const struct register_segmen
 		registers->segment[registers->n_segments++] = *segment;
 }
 
-void register_bits_text(const struct register_bits *bits, uint64_t value,
+void register_bits_text(const struct register_bit *bits, uint64_t value,
 			char text[REGISTER_BITS_TEXT])
 {
+	const struct register_bit *end = bits;
 	size_t len = 0;
 
 	*text = '\0';
-	for (size_t i = bits->n; i-- > 0 && len < REGISTER_BITS_TEXT;) {
-		const struct register_bit *bit = &bits->bit[i];
+	while (end->name)
+		end++;
+	while (end > bits && len < REGISTER_BITS_TEXT) {
+		const struct register_bit *bit = --end;
 		uint64_t field = value >> bit->at & ((1ull << bit->width) - 1);
 		const char *blank = len ? " " : "";
 		char *to = text + len;

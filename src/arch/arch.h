@@ -227,16 +227,14 @@ const struct arch *arch_of_code(const struct regs *regs);
  * spelled out. Sampling has `struct regs`; this is for `uniprof stack`.
  */
 
-/* A named bit, or field of bits, of a register. */
+/*
+ * A named bit, or field of bits, of a register. A table of them begins with the lowest; one without
+ * a name is behind the last.
+ */
 struct register_bit {
 	uint8_t at;
 	uint8_t width; /* 1: named when set; more: "NAME=value", unless it is 0 */
 	const char *name;
-};
-
-struct register_bits {
-	const struct register_bit *bit;
-	size_t n;
 };
 
 enum register_group {
@@ -250,7 +248,7 @@ enum register_group {
 struct register_value {
 	const char *name;
 	uint64_t value;
-	const struct register_bits *bits; /* NULL: a mere number */
+	const struct register_bit *bits; /* NULL: a mere number */
 	uint8_t group;
 	uint8_t bytes; /* 4 or 8 */
 };
@@ -277,12 +275,12 @@ struct registers {
 
 /* Does nothing when there is no room. */
 void registers_add(struct registers *registers, enum register_group group, const char *name,
-		   unsigned bytes, uint64_t value, const struct register_bits *bits);
+		   unsigned bytes, uint64_t value, const struct register_bit *bits);
 void registers_segment(struct registers *registers, const struct register_segment *segment);
 
 /* "ZF PF IF IOPL=3", from the highest bit down; "" if none is set. */
 #define REGISTER_BITS_TEXT 192
-void register_bits_text(const struct register_bits *bits, uint64_t value,
+void register_bits_text(const struct register_bit *bits, uint64_t value,
 			char text[REGISTER_BITS_TEXT]);
 
 /* Helpers that the page walks of all instruction sets share: check the address, read an entry, compute the page. */

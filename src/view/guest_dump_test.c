@@ -63,7 +63,7 @@ static void fill_vcpu(struct fixture *f)
 					   .text = "pushq %rbp",
 					   .target = 0x2000};
 	x86_registers_general(&f->regs, 0x1008, &vcpu->registers);
-	registers_add(&vcpu->registers, REGISTER_CONTROL, "cr0", 8, 0x80000001, &x86_cr0);
+	registers_add(&vcpu->registers, REGISTER_CONTROL, "cr0", 8, 0x80000001, x86_cr0);
 	registers_add(&vcpu->registers, REGISTER_DEBUG, "dr7", 8, 0x400, NULL);
 	registers_segment(&vcpu->registers, &(struct register_segment){.name = "cs",
 								       .selector = 0x10,

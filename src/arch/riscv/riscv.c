@@ -4,8 +4,6 @@
 #include <elf.h>
 #include <string.h>
 
-#include "arch/arch.h"
-
 /*
  * Page walks as the processor does them (RISC-V Instruction Set Manual, volume
  * II, chapter "Supervisor-Level ISA": Sv39, Sv48 and Sv57 differ in their
@@ -163,9 +161,9 @@ void riscv_regs_convert(const struct riscv_regs *from, struct regs *to)
 }
 
 static const struct register_bit sstatus[] = {
-	{1, 1, "SIE"}, {5, 1, "SPIE"}, {8, 1, "SPP"}, {13, 2, "FS"}, {18, 1, "SUM"}, {19, 1, "MXR"},
+	{1, 1, "SIE"},	{5, 1, "SPIE"}, {8, 1, "SPP"}, {13, 2, "FS"},
+	{18, 1, "SUM"}, {19, 1, "MXR"}, {0},
 };
-static const struct register_bits status = {sstatus, sizeof(sstatus) / sizeof(*sstatus)};
 
 /* Indexed by register number; x0 is always 0 and not shown. */
 static const char *const names[RISCV_REGISTERS] = {NULL, "ra", "sp", "gp", "tp", "t0",	"t1",
@@ -187,7 +185,7 @@ static void riscv_registers_show(const struct regs *regs, struct registers *out)
 	if (!regs->has_elr)
 		return;
 	registers_add(out, REGISTER_SYSTEM, machine ? "mstatus" : "sstatus", regs->word, regs->spsr,
-		      machine ? NULL : &status);
+		      machine ? NULL : sstatus);
 	registers_add(out, REGISTER_SYSTEM, machine ? "mepc" : "sepc", regs->word, regs->elr, NULL);
 }
 

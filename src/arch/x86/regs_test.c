@@ -135,21 +135,21 @@ static void flags_are_spelled_out(void **state)
 {
 	char text[REGISTER_BITS_TEXT];
 
-	register_bits_text(&x86_rflags, 0x246, text);
+	register_bits_text(x86_rflags, 0x246, text);
 	assert_string_equal(text, "IF ZF PF");
-	register_bits_text(&x86_rflags, 0x3002, text);
+	register_bits_text(x86_rflags, 0x3002, text);
 	assert_string_equal(text, "IOPL=3");
-	register_bits_text(&x86_rflags, 0x2, text);
+	register_bits_text(x86_rflags, 0x2, text);
 	assert_string_equal(text, "");
-	register_bits_text(&x86_cr0, 0x80050033, text);
+	register_bits_text(x86_cr0, 0x80050033, text);
 	assert_string_equal(text, "PG AM WP NE ET MP PE");
-	register_bits_text(&x86_efer, 0xd01, text);
+	register_bits_text(x86_efer, 0xd01, text);
 	assert_string_equal(text, "NXE LMA LME SCE");
 }
 
 static void no_value_is_too_much(void **state)
 {
-	const struct register_bits *const all[] = {&x86_rflags, &x86_cr0, &x86_cr4, &x86_efer};
+	const struct register_bit *const all[] = {x86_rflags, x86_cr0, x86_cr4, x86_efer};
 	struct registers registers = {0};
 	char text[REGISTER_BITS_TEXT];
 

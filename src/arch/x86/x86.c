@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "arch/arch.h"
-
 /*
  * Page walks as the processor does them (Intel SDM vol. 3, chapter 4). Access
  * rights are of no interest here: a page that is there can be read. Entries
@@ -197,43 +195,34 @@ void x86_regs_convert(const struct x86_regs *from, struct regs *to)
 	to->kernel_root = to->mmu.root & ~X86_LINUX_USER_TABLE;
 }
 
-#define BITS(table)                                     \
-	{                                               \
-		table, sizeof(table) / sizeof(table[0]) \
-	}
-
 /* Intel SDM vol. 1, figure 3-8. */
-static const struct register_bit rflags[] = {
+const struct register_bit x86_rflags[] = {
 	{0, 1, "CF"},  {2, 1, "PF"},  {4, 1, "AF"},   {6, 1, "ZF"},    {7, 1, "SF"},  {8, 1, "TF"},
 	{9, 1, "IF"},  {10, 1, "DF"}, {11, 1, "OF"},  {12, 2, "IOPL"}, {14, 1, "NT"}, {16, 1, "RF"},
-	{17, 1, "VM"}, {18, 1, "AC"}, {19, 1, "VIF"}, {20, 1, "VIP"},  {21, 1, "ID"},
+	{17, 1, "VM"}, {18, 1, "AC"}, {19, 1, "VIF"}, {20, 1, "VIP"},  {21, 1, "ID"}, {0},
 };
 
 /* Intel SDM vol. 3, section 2.5. */
-static const struct register_bit cr0[] = {
+const struct register_bit x86_cr0[] = {
 	{0, 1, "PE"},  {1, 1, "MP"},  {2, 1, "EM"},  {3, 1, "TS"},  {4, 1, "ET"},  {5, 1, "NE"},
-	{16, 1, "WP"}, {18, 1, "AM"}, {29, 1, "NW"}, {30, 1, "CD"}, {31, 1, "PG"},
+	{16, 1, "WP"}, {18, 1, "AM"}, {29, 1, "NW"}, {30, 1, "CD"}, {31, 1, "PG"}, {0},
 };
 
-static const struct register_bit cr4[] = {
+const struct register_bit x86_cr4[] = {
 	{0, 1, "VME"},	  {1, 1, "PVI"},      {2, 1, "TSD"},	     {3, 1, "DE"},
 	{4, 1, "PSE"},	  {5, 1, "PAE"},      {6, 1, "MCE"},	     {7, 1, "PGE"},
 	{8, 1, "PCE"},	  {9, 1, "OSFXSR"},   {10, 1, "OSXMMEXCPT"}, {11, 1, "UMIP"},
 	{12, 1, "LA57"},  {13, 1, "VMXE"},    {14, 1, "SMXE"},	     {16, 1, "FSGSBASE"},
 	{17, 1, "PCIDE"}, {18, 1, "OSXSAVE"}, {20, 1, "SMEP"},	     {21, 1, "SMAP"},
-	{22, 1, "PKE"},	  {23, 1, "CET"},     {24, 1, "PKS"},
+	{22, 1, "PKE"},	  {23, 1, "CET"},     {24, 1, "PKS"},	     {0},
 };
 
 /* AMD APM vol. 2, section 3.1.7. */
-static const struct register_bit efer[] = {
-	{0, 1, "SCE"},	 {8, 1, "LME"},	   {10, 1, "LMA"},   {11, 1, "NXE"},
-	{12, 1, "SVME"}, {13, 1, "LMSLE"}, {14, 1, "FFXSR"}, {15, 1, "TCE"},
+const struct register_bit x86_efer[] = {
+	{0, 1, "SCE"},	  {8, 1, "LME"},   {10, 1, "LMA"},
+	{11, 1, "NXE"},	  {12, 1, "SVME"}, {13, 1, "LMSLE"},
+	{14, 1, "FFXSR"}, {15, 1, "TCE"},  {0},
 };
-
-const struct register_bits x86_rflags = BITS(rflags);
-const struct register_bits x86_cr0 = BITS(cr0);
-const struct register_bits x86_cr4 = BITS(cr4);
-const struct register_bits x86_efer = BITS(efer);
 
 /* In the order of DWARF's numbers: System V ABI x86-64, figure 3.36; i386 psABI, table 2.14. */
 static const char *const names_64[] = {"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp",
@@ -251,7 +240,7 @@ void x86_registers_general(const struct regs *regs, uint64_t ip, struct register
 
 	registers_add(out, REGISTER_GENERAL, wide ? "rip" : "eip", bytes, ip, NULL);
 	registers_add(out, REGISTER_GENERAL, wide ? "rflags" : "eflags", bytes, regs->flags,
-		      &x86_rflags);
+		      x86_rflags);
 	for (unsigned i = 0; i < n; i++) {
 		unsigned number = wide ? order_64[i] : order_32[i];
 

@@ -4,10 +4,6 @@
 
 /* x86: registers, as hypervisors and debuggers tell them and as people read them, page tables, and instructions. */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "arch/arch.h"
 
 struct x86_regs {
@@ -56,7 +52,7 @@ static inline uint8_t x86_segmented(uint64_t cs_base, bool cs_short)
 void x86_regs_convert(const struct x86_regs *from, struct regs *to);
 
 /* Flags by name (struct registers). */
-extern const struct register_bits x86_rflags, x86_cr0, x86_cr4, x86_efer;
+extern const struct register_bit x86_rflags[], x86_cr0[], x86_cr4[], x86_efer[];
 
 /*
  * Instruction pointer (`ip`, as the processor has it: not yet linear), flags

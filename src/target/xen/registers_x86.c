@@ -218,7 +218,7 @@ const struct arch *xen_context_arch(enum xen_context kind, const void *context)
 }
 
 static void control(struct registers *out, unsigned bytes, const char *name, uint64_t value,
-		    const struct register_bits *bits)
+		    const struct register_bit *bits)
 {
 	registers_add(out, REGISTER_CONTROL, name, bytes, value, bits);
 }
@@ -272,13 +272,13 @@ static void pv64_registers(const vcpu_guest_context_t *ctx, struct registers *ou
 	const uint64_t dr[] = {ctx->debugreg[0], ctx->debugreg[1], ctx->debugreg[2],
 			       ctx->debugreg[3], ctx->debugreg[6], ctx->debugreg[7]};
 
-	control(out, 8, "cr0", ctx->ctrlreg[0], &x86_cr0);
+	control(out, 8, "cr0", ctx->ctrlreg[0], x86_cr0);
 	control(out, 8, "cr2", ctx->ctrlreg[2], NULL);
 	/* As the guest would see it: Xen has the frame's number in it in another order. */
 	control(out, 8, "cr3", xen_cr3_to_pfn(ctx->ctrlreg[3]) << FRAME_SHIFT, NULL);
 	if (ctx->ctrlreg[1])
 		control(out, 8, "cr3 (user)", xen_cr3_to_pfn(ctx->ctrlreg[1]) << FRAME_SHIFT, NULL);
-	control(out, 8, "cr4", ctx->ctrlreg[4], &x86_cr4);
+	control(out, 8, "cr4", ctx->ctrlreg[4], x86_cr4);
 	pv64_segments(ctx, out);
 	debug(out, 8, dr);
 	system_value(out, 8, "gs (kernel)", ctx->gs_base_kernel);
@@ -296,11 +296,11 @@ static void pv32_registers(const vcpu_guest_context_x86_32_t *ctx, struct regist
 	const uint64_t dr[] = {ctx->debugreg[0], ctx->debugreg[1], ctx->debugreg[2],
 			       ctx->debugreg[3], ctx->debugreg[6], ctx->debugreg[7]};
 
-	control(out, 4, "cr0", ctx->ctrlreg[0], &x86_cr0);
+	control(out, 4, "cr0", ctx->ctrlreg[0], x86_cr0);
 	control(out, 4, "cr2", ctx->ctrlreg[2], NULL);
 	control(out, 8, "cr3", (uint64_t)xen_cr3_to_pfn_x86_32(ctx->ctrlreg[3]) << FRAME_SHIFT,
 		NULL);
-	control(out, 4, "cr4", ctx->ctrlreg[4], &x86_cr4);
+	control(out, 4, "cr4", ctx->ctrlreg[4], x86_cr4);
 	selector(out, "cs", from->cs);
 	selector(out, "ss", from->ss);
 	selector(out, "ds", from->ds);
@@ -355,11 +355,11 @@ static void hvm_registers(const struct hvm_hw_cpu *cpu, struct registers *out)
 {
 	const uint64_t dr[] = {cpu->dr0, cpu->dr1, cpu->dr2, cpu->dr3, cpu->dr6, cpu->dr7};
 
-	control(out, 8, "cr0", cpu->cr0, &x86_cr0);
+	control(out, 8, "cr0", cpu->cr0, x86_cr0);
 	control(out, 8, "cr2", cpu->cr2, NULL);
 	control(out, 8, "cr3", cpu->cr3, NULL);
-	control(out, 8, "cr4", cpu->cr4, &x86_cr4);
-	control(out, 8, "efer", cpu->msr_efer, &x86_efer);
+	control(out, 8, "cr4", cpu->cr4, x86_cr4);
+	control(out, 8, "efer", cpu->msr_efer, x86_efer);
 	hvm_segments(cpu, out);
 	debug(out, 8, dr);
 	system_value(out, 8, "star", cpu->msr_star);
