@@ -189,18 +189,8 @@ struct error *xen_if_begin(struct xen_if *xi)
 
 struct error *xen_if_open_devices(struct xen_if **out)
 {
-	struct xen_if *xi = calloc(1, sizeof(*xi));
-	struct error *err;
-
-	if (!xi)
-		return error_no_memory();
-	err = open_handles(xi);
-	if (err) {
-		xen_if_close(xi);
-		return err;
-	}
-	*out = xi;
-	return NULL;
+	*out = calloc(1, sizeof(**out));
+	return *out ? open_handles(*out) : error_no_memory();
 }
 
 static void free_calls(struct xen_if *xi)
@@ -468,15 +458,12 @@ int xen_if_go(struct xen_if *xi)
 	return rc;
 }
 
-static void *map(struct xen_if *xi, int prot, const uint64_t *gfn, size_t n)
+void *xen_if_map(struct xen_if *xi, int prot, const uint64_t *gfn, size_t n)
 {
-	xen_pfn_t pfn[XEN_IF_MANY] = {0};
 	int err[XEN_IF_MANY] = {0}, failed;
 	void *pages;
 
-	for (size_t i = 0; i < n; i++)
-		pfn[i] = gfn[i];
-	pages = xenforeignmemory_map(xi->memory, xi->domid, prot, n, pfn, err);
+	pages = xenforeignmemory_map(xi->memory, xi->domid, prot, n, gfn, err);
 	failed = pages ? 0 : -errno;
 	for (size_t i = 0; i < n && pages && !failed; i++)
 		failed = err[i];
@@ -486,16 +473,6 @@ static void *map(struct xen_if *xi, int prot, const uint64_t *gfn, size_t n)
 	}
 	xen_if_note_map(xi, xi->domid, prot & PROT_WRITE, failed);
 	return pages;
-}
-
-const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n)
-{
-	return map(xi, PROT_READ, gfn, n);
-}
-
-void *xen_if_map_writable(struct xen_if *xi, const uint64_t *gfn, size_t n)
-{
-	return map(xi, PROT_READ | PROT_WRITE, gfn, n);
 }
 
 void xen_if_unmap(struct xen_if *xi, const void *frames, size_t n)

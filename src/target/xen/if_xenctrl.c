@@ -41,18 +41,15 @@ struct error *xen_if_open_devices(struct xen_if **out)
 {
 	struct xen_if *xi = calloc(1, sizeof(*xi));
 
+	*out = xi;
 	if (!xi)
 		return error_no_memory();
 	xi->xc = xc_interface_open(&xen_if_quiet_log, &xen_if_quiet_log, 0);
-	if (!xi->xc) {
-		free(xi);
-		return error_errno(
-			ERR_DENIED, errno,
-			"cannot open Xen's control interface; run as root in the control domain of "
-			"a Xen host, or in one that a policy lets look into others");
-	}
-	*out = xi;
-	return NULL;
+	if (xi->xc)
+		return NULL;
+	return error_errno(ERR_DENIED, errno,
+			   "cannot open Xen's control interface; run as root in the control domain "
+			   "of a Xen host, or in one that a policy lets look into others");
 }
 
 struct error *xen_if_begin(struct xen_if *xi)
@@ -216,27 +213,13 @@ int xen_if_go(struct xen_if *xi)
 	return rc;
 }
 
-static void *map(struct xen_if *xi, int prot, const uint64_t *gfn, size_t n)
+void *xen_if_map(struct xen_if *xi, int prot, const uint64_t *gfn, size_t n)
 {
-	xen_pfn_t pfn[XEN_IF_MANY] = {0};
-	void *frames;
+	void *frames = xc_map_foreign_pages(xi->xc, xi->domid, prot, gfn, (int)n);
 
-	for (size_t i = 0; i < n; i++)
-		pfn[i] = gfn[i];
-	frames = xc_map_foreign_pages(xi->xc, xi->domid, prot, pfn, (int)n);
 	if (!frames)
 		xen_if_note_map(xi, xi->domid, prot & PROT_WRITE, -errno);
 	return frames;
-}
-
-const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n)
-{
-	return map(xi, PROT_READ, gfn, n);
-}
-
-void *xen_if_map_writable(struct xen_if *xi, const uint64_t *gfn, size_t n)
-{
-	return map(xi, PROT_READ | PROT_WRITE, gfn, n);
 }
 
 void xen_if_unmap(struct xen_if *xi, const void *frames, size_t n)

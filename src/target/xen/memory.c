@@ -6,8 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "target/window.h"
+#include <sys/mman.h>
 
 /* 16 MiB of a guest at hand: 64 vCPUs with 60 frames each. A power of two. */
 #define SLOTS	 8192u
@@ -127,7 +126,7 @@ const void *xen_frames_bring(void *table, uint64_t gfn)
 	if (!slot->used)
 		frames->n++;
 	slot->gfn = gfn;
-	slot->bytes = xen_if_map(frames->xi, &gfn, 1);
+	slot->bytes = xen_if_map(frames->xi, PROT_READ, &gfn, 1);
 	slot->used = frames->now;
 	return slot->bytes;
 }
@@ -201,7 +200,7 @@ static size_t read_many(struct xen_target *xt, const struct regs *regs, uint64_t
 		const uint8_t *frames;
 
 		n = find_frames(xt, regs, va + done, len - done, gfn);
-		frames = n ? xen_if_map(xt->xi, gfn, n) : NULL;
+		frames = n ? xen_if_map(xt->xi, PROT_READ, gfn, n) : NULL;
 		if (!frames)
 			break;
 		for (size_t i = 0; i < n && witness; i++)
@@ -273,11 +272,9 @@ static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
 		sample->vcpu[i].request.again = true;
 	/* The guest may have moved to memory that is not mapped. */
 	for (unsigned tries = 0; tries < SNAPSHOT_TRIES && !whole; tries++) {
-		struct error *err = xen_sample(&xt->base, sample);
 		int rc;
 
-		if (err)
-			return err;
+		TRY(xen_sample(&xt->base, sample));
 		album->n = 0;
 		/* States and CPU time are as in the sample. */
 		rc = xen_read_paused(xt, sample, &mem, &whole);
@@ -362,7 +359,7 @@ static bool search_ends(const struct page_search *search)
 static bool show_pages(struct page_search *search, size_t at, size_t n)
 {
 	struct xen_if *xi = search->memory->xt->xi;
-	const uint8_t *frames = xen_if_map(xi, search->gfn + at, n);
+	const uint8_t *frames = xen_if_map(xi, PROT_READ, search->gfn + at, n);
 
 	for (size_t i = 0; frames && i < n; i++)
 		search->found(search->to, frames + i * FRAME_SIZE, search->va[at + i],
@@ -386,7 +383,7 @@ static void flush_pages(struct page_search *search)
 
 static bool is_there(struct page_search *search, uint64_t gfn)
 {
-	const void *frame = xen_if_map(search->memory->xt->xi, &gfn, 1);
+	const void *frame = xen_if_map(search->memory->xt->xi, PROT_READ, &gfn, 1);
 
 	search->pages++;
 	if (frame)
@@ -499,7 +496,8 @@ static bool memory_hold(void *ctx, const struct inside_ring *ring, uint64_t size
 	if (ring->at != ring->address || memory->n == INSIDE_RINGS_MAX || pages > XEN_IF_MANY ||
 	    find_frames(xt, &memory->regs, ring->at, pages * FRAME_SIZE, gfn) != pages)
 		return false;
-	*held = (struct ring_pages){ring->at, xen_if_map_writable(xt->xi, gfn, pages), pages};
+	*held = (struct ring_pages){ring->at,
+				    xen_if_map(xt->xi, PROT_READ | PROT_WRITE, gfn, pages), pages};
 	memory->n += held->bytes != NULL;
 	return held->bytes;
 }

@@ -265,15 +265,11 @@ struct error *xen_refusal(const struct xen_target *xt)
  */
 struct error *xen_check_rights(struct xen_target *xt)
 {
-	struct error *err;
-
 	xt->may_pause = !xen_if_state(xt->xi)->has_policy;
 	if (xt->may_pause)
 		return xen_refusal(xt);
 	try_memory(xt);
-	err = xen_refusal(xt);
-	if (err)
-		return err;
+	TRY(xen_refusal(xt));
 	(void)try_rights(xt);
 	return xt->guard ? xen_refusal(xt) : xen_undo_refused(&xt->undo, -EACCES);
 }
@@ -483,8 +479,7 @@ struct error *xen_failed(const struct xen_target *xt, int rc)
 {
 	if (!xt->guard)
 		return xen_undo_refused(&xt->undo, rc);
-	if (is_refused(xt))
-		return xen_if_refusal(xt->xi, xt->domain.domid);
+	TRY(xen_refusal(xt));
 	if (rc == -ESRCH)
 		return error_new(ERR_ENDED, "domain %u is gone", xt->domain.domid);
 	return error_errno(ERR_FAILED, -rc, "cannot sample domain %u", xt->domain.domid);

@@ -14,6 +14,7 @@
 #include <xenstore.h>
 
 #include "base/clock.h"
+#include "base/owned.h"
 
 /*
  * The toolstack's information on a domain: its name (xenstore), its type and
@@ -70,49 +71,49 @@ static bool is_control_domain(void)
 static uint32_t own_domid(struct xs_handle *store)
 {
 	unsigned len;
-	char *value = store ? xs_read(store, XBT_NULL, "domid", &len) : NULL;
-	uint32_t own = DOMID_UNKNOWN;
+	FREED char *value = store ? xs_read(store, XBT_NULL, "domid", &len) : NULL;
 
 	if (is_control_domain())
-		own = 0;
-	else if (value)
-		own = (uint32_t)strtoul(value, NULL, 10);
-	free(value);
-	return own;
+		return 0;
+	return value ? (uint32_t)strtoul(value, NULL, 10) : DOMID_UNKNOWN;
 }
 
-static void take_string(json_t *value, char *to, size_t size)
+/* Leaves `to` as it is where the section has no such text. */
+static void take_string(const json_t *config, const char *section, const char *key, char *to,
+			size_t size)
 {
-	const char *text = json_string_value(value);
+	const char *text =
+		json_string_value(json_object_get(json_object_get(config, section), key));
 
 	if (text && strlen(text) < size)
 		strcpy(to, text);
 }
 
-/*
- * Fills `type` ("pv", "pvh", "hvm") and `image` (path of the kernel) from xl's
- * own record of the domain; leaves unknown ones untouched.
- */
-static void guest_config(struct xs_handle *store, uint32_t domid, char *type, size_t type_size,
-			 char *image, size_t image_size)
+/* Fills type ("pv", "pvh", "hvm") and image (path of the kernel) from xl's own record of the domain. */
+static void guest_config(struct xs_handle *store, uint32_t domid, struct target_info *info)
 {
-	char path[128], *vm;
+	FREED char *vm = read_entry(store, domid, "vm");
+	char path[128];
 	const char *uuid;
 	json_t *config;
 
-	vm = read_entry(store, domid, "vm");
 	if (!vm)
 		return;
 	uuid = strrchr(vm, '/');
 	snprintf(path, sizeof(path), USERDATA, domid, uuid ? uuid + 1 : vm);
-	free(vm);
 	config = json_load_file(path, JSON_DISABLE_EOF_CHECK, NULL);
-	if (!config)
-		return;
-	take_string(json_object_get(json_object_get(config, "c_info"), "type"), type, type_size);
-	take_string(json_object_get(json_object_get(config, "b_info"), "kernel"), image,
-		    image_size);
+	take_string(config, "c_info", "type", info->type, sizeof(info->type));
+	take_string(config, "b_info", "kernel", info->image, sizeof(info->image));
 	json_decref(config);
+}
+
+/* False: this domain may not read its name, which is "". */
+static bool describe(struct xs_handle *store, const struct xen_domain *domain,
+		     struct target_info *info)
+{
+	snprintf(info->id, sizeof(info->id), "%u", domain->domid);
+	snprintf(info->type, sizeof(info->type), "%s", domain->hvm ? "hvm" : "pv");
+	return guest_name(store, domain->domid, info->name, sizeof(info->name));
 }
 
 /* Characters that a shell does not interpret. */
@@ -123,23 +124,15 @@ static struct error *undo_open(struct xen_undo *undo, const struct xen_domain *d
 			       const char *name)
 {
 	struct descriptors before;
-	struct error *err;
 
 	undo->domain = *domain;
 	if (strspn(name, PLAIN "-") == strlen(name) && *name != '-')
 		snprintf(undo->name, sizeof(undo->name), "%s", name);
 	descriptors_collect(&before);
-	err = xen_if_open_devices(&undo->xi);
-	if (err)
-		return err;
+	TRY(xen_if_open_devices(&undo->xi));
 	descriptors_collect(&undo->devices);
 	descriptors_subtract(&undo->devices, &before);
 	return NULL;
-}
-
-static void undo_close(struct xen_undo *undo)
-{
-	xen_if_close(undo->xi);
 }
 
 struct error *xen_undo_refused(const struct xen_undo *undo, int rc)
@@ -162,14 +155,11 @@ static void guard_keeps(void *ctx, struct descriptors *keep)
 static bool guard_prepare(void *ctx)
 {
 	struct xen_undo *undo = ctx;
-	struct error *err = xen_if_begin(undo->xi);
+	struct error *err = xen_if_begin(undo->xi) ?: xen_if_attach(undo->xi, &undo->domain, 1);
+	const bool ready = !err;
 
-	if (!err)
-		err = xen_if_attach(undo->xi, &undo->domain, 1);
-	if (!err)
-		return true;
 	error_free(err);
-	return false;
+	return ready;
 }
 
 /*
@@ -205,7 +195,7 @@ static void xen_close(struct target *target)
 	struct xen_target *xt = (struct xen_target *)target;
 
 	guard_stop(xt->guard);
-	undo_close(&xt->undo);
+	xen_if_close(xt->undo.xi);
 	xen_frames_free(xt->frames);
 	xen_if_close(xt->xi);
 	xen_vcpus_free(&xt->vcpus);
@@ -295,13 +285,6 @@ static struct error *find_domain(struct xen_target *xt, struct xs_handle *store,
 	return rc ? error_errno(ERR_FAILED, -rc, "cannot look up domain %u", domid) : NULL;
 }
 
-static struct error *check_domain(const struct xen_target *xt)
-{
-	if (xt->domain.dying)
-		return error_new(ERR_GUEST, "domain %u is being destroyed", xt->domain.domid);
-	return NULL;
-}
-
 /* Some architectures show in their registers alone. */
 static const struct arch *arch_of(struct xen_target *xt)
 {
@@ -317,20 +300,15 @@ static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
 {
 	struct target_info *info = &xt->base.info;
 	struct xen_scheduler scheduler;
-	struct error *err;
 
 	info->vcpus = xen_if_vcpus(xt->xi, xt->domain.domid);
 	if (info->vcpus)
 		xt->context = xen_context_kind(xt->xi, &xt->domain);
-	if (xen_if_refused(xt->xi, xt->domain.domid))
-		return xen_if_refusal(xt->xi, xt->domain.domid);
+	TRY(xen_refusal(xt));
 	if (!info->vcpus)
 		return error_new(ERR_GUEST, "domain %u has no vCPUs (yet?)", xt->domain.domid);
-	snprintf(info->id, sizeof(info->id), "%u", xt->domain.domid);
-	snprintf(info->type, sizeof(info->type), "%s", xt->domain.hvm ? "hvm" : "pv");
-	guest_name(store, xt->domain.domid, info->name, sizeof(info->name));
-	guest_config(store, xt->domain.domid, info->type, sizeof(info->type), info->image,
-		     sizeof(info->image));
+	describe(store, &xt->domain, info);
+	guest_config(store, xt->domain.domid, info);
 	snprintf(info->host, sizeof(info->host), "Xen %u.%u, %s", xen_if_state(xt->xi)->major,
 		 xen_if_state(xt->xi)->minor, xen_if_name);
 	xen_if_scheduler(xt->xi, &scheduler);
@@ -338,18 +316,14 @@ static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
 	info->rate_limit_us = scheduler.rate_limit_us;
 
 	xt->fit = 1;
-	err = xen_vcpus_new(&xt->vcpus, info->vcpus);
-	if (err)
-		return err;
-	err = xen_if_attach(xt->xi, &xt->domain, info->vcpus);
-	if (!err)
-		err = xen_frames_new(xt->xi, &xt->frames);
-	if (!err && xen_vcpus_refresh(&xt->vcpus, xt->xi))
-		err = xen_refusal(xt)
-			      ?: error_new(ERR_GUEST, "domain %u does not tell about its vCPUs",
-					   xt->domain.domid);
-	if (err)
-		return err;
+	TRY(xen_vcpus_new(&xt->vcpus, info->vcpus));
+	TRY(xen_if_attach(xt->xi, &xt->domain, info->vcpus));
+	TRY(xen_frames_new(xt->xi, &xt->frames));
+	if (xen_vcpus_refresh(&xt->vcpus, xt->xi)) {
+		TRY(xen_refusal(xt));
+		return error_new(ERR_GUEST, "domain %u does not tell about its vCPUs",
+				 xt->domain.domid);
+	}
 	info->arch = arch_of(xt);
 	xt->base.copies_pieces = true;
 	xt->base.copies_threads = info->arch == &arch_x86_64 || info->arch == &arch_arm64;
@@ -360,34 +334,33 @@ static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
 
 static struct error *start_guard(struct xen_target *xt)
 {
-	struct error *err = undo_open(&xt->undo, &xt->domain, xt->base.info.name);
+	TRY(undo_open(&xt->undo, &xt->domain, xt->base.info.name));
+	TRY(guard_start(&guard_ops, &xt->undo, &xt->guard));
+	xt->guard_page = guard_page(xt->guard);
+	return NULL;
+}
 
-	if (!err)
-		err = guard_start(&guard_ops, &xt->undo, &xt->guard);
-	if (!err)
-		xt->guard_page = guard_page(xt->guard);
-	return err;
+static struct error *open_domain(struct xen_target *xt, struct xs_handle *store, const char *name)
+{
+	TRY(find_domain(xt, store, own_domid(store), name));
+	if (xt->domain.dying)
+		return error_new(ERR_GUEST, "domain %u is being destroyed", xt->domain.domid);
+	return prepare(xt, store);
 }
 
 struct error *xen_open_unguarded(const char *name, struct xen_target **out)
 {
 	struct xen_target *xt = calloc(1, sizeof(*xt));
-	struct xs_handle *store = NULL;
+	struct xs_handle *store;
 	struct error *err;
 
 	if (!xt)
 		return error_no_memory();
 	*out = xt;
 	xt->base.ops = &target_xen;
-	err = xen_if_open(&xt->xi);
-	if (!err) {
-		store = xs_open(XS_OPEN_READONLY);
-		err = find_domain(xt, store, own_domid(store), name);
-	}
-	if (!err)
-		err = check_domain(xt);
-	if (!err)
-		err = prepare(xt, store);
+	TRY(xen_if_open(&xt->xi));
+	store = xs_open(XS_OPEN_READONLY);
+	err = open_domain(xt, store, name);
 	if (store)
 		xs_close(store);
 	return err;
@@ -485,18 +458,15 @@ struct domain_listing {
 
 static void list_domain(const struct domain_listing *listing, const struct xen_domain *domain)
 {
-	char name[256], id[16], type[16], image[4096];
+	struct target_info info = {0};
 	struct target_listing entry = {
-		.scheme = "xen", .name = name, .id = id, .type = type, .way = ways};
+		.scheme = "xen", .name = info.name, .id = info.id, .type = info.type, .way = ways};
 	struct error *refusal = NULL;
 
-	snprintf(id, sizeof(id), "%u", domain->domid);
-	snprintf(type, sizeof(type), "%s", domain->hvm ? "hvm" : "pv");
-	if (!guest_name(listing->store, domain->domid, name, sizeof(name)))
+	if (!describe(listing->store, domain, &info))
 		entry.nameless = names_hidden;
 	if (!listing->names)
-		guest_config(listing->store, domain->domid, type, sizeof(type), image,
-			     sizeof(image));
+		guest_config(listing->store, domain->domid, &info);
 	if (!listing->names || xen_if_state(listing->xi)->has_policy)
 		entry.vcpus = xen_if_vcpus(listing->xi, domain->domid);
 	entry.note = obstacle(domain, listing->own);
@@ -539,11 +509,11 @@ static struct error *list_all(struct domain_listing *listing)
 	if (!is_xen_host())
 		return NULL;
 	err = xen_if_open(&listing->xi);
-	if (err)
-		return err;
-	listing->store = xs_open(XS_OPEN_READONLY);
-	listing->own = own_domid(listing->store);
-	err = list_domains(listing);
+	if (!err) {
+		listing->store = xs_open(XS_OPEN_READONLY);
+		listing->own = own_domid(listing->store);
+		err = list_domains(listing);
+	}
 	if (listing->store)
 		xs_close(listing->store);
 	xen_if_close(listing->xi);

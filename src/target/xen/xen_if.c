@@ -93,16 +93,6 @@ struct error *xen_if_refusal(const struct xen_if *xi, uint32_t domid)
 
 struct error *xen_if_open(struct xen_if **out)
 {
-	struct xen_if *xi;
-	struct error *err = xen_if_open_devices(&xi);
-
-	if (err)
-		return err;
-	err = xen_if_begin(xi);
-	if (err) {
-		xen_if_close(xi);
-		return err;
-	}
-	*out = xi;
-	return NULL;
+	TRY(xen_if_open_devices(out));
+	return xen_if_begin(*out);
 }

@@ -49,7 +49,8 @@ extern const char xen_if_name[];
 /*
  * Opens the hypervisor's devices, which takes rights that nothing afterwards
  * takes. Until xen_if_begin, the handle may be carried over into a process
- * forked from this one; hypercall buffers are not inherited. ERR_DENIED.
+ * forked from this one; hypercall buffers are not inherited. ERR_DENIED. What
+ * was opened is in *out after an error, too: xen_if_close() frees it.
  */
 struct error *xen_if_open_devices(struct xen_if **out);
 
@@ -167,14 +168,11 @@ int xen_if_batch(struct xen_if *xi, const struct xen_batch *batch, struct xen_vc
 int xen_if_go(struct xen_if *xi);
 
 /*
- * Maps up to XEN_IF_MANY frames of the attached domain, one behind the other and
- * read-only; NULL if one of them cannot be.
+ * Maps up to XEN_IF_MANY frames of the attached domain, one behind the other; NULL if one of them cannot be.
+ * `prot`: as of mmap(2), PROT_WRITE only for what the guest offers (target/inside/), and for nothing else.
  */
 #define XEN_IF_MANY 128u
-const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n);
-
-/* The same to be written, too: for what the guest offers (target/inside/), and for nothing else. */
-void *xen_if_map_writable(struct xen_if *xi, const uint64_t *gfn, size_t n);
+void *xen_if_map(struct xen_if *xi, int prot, const uint64_t *gfn, size_t n);
 void xen_if_unmap(struct xen_if *xi, const void *frames, size_t n);
 
 #endif

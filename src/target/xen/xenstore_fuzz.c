@@ -139,12 +139,7 @@ int xen_if_go(struct xen_if *xi)
 	return -ESRCH;
 }
 
-const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n)
-{
-	return NULL;
-}
-
-void *xen_if_map_writable(struct xen_if *xi, const uint64_t *gfn, size_t n)
+void *xen_if_map(struct xen_if *xi, int prot, const uint64_t *gfn, size_t n)
 {
 	return NULL;
 }
