@@ -193,22 +193,15 @@ struct error *xen_if_open_devices(struct xen_if **out)
 	return *out ? open_handles(*out) : error_no_memory();
 }
 
-static void free_calls(struct xen_if *xi)
-{
-	if (xi->calls)
-		xencall_free_buffer(xi->call, xi->calls);
-	if (xi->contexts)
-		xencall_free_buffer(xi->call, xi->contexts);
-	xi->calls = NULL;
-	xi->contexts = NULL;
-}
-
 void xen_if_close(struct xen_if *xi)
 {
 	if (!xi)
 		return;
 	if (xi->call) {
-		free_calls(xi);
+		if (xi->calls)
+			xencall_free_buffer(xi->call, xi->calls);
+		if (xi->contexts)
+			xencall_free_buffer(xi->call, xi->contexts);
 		if (xi->ctl)
 			xencall_free_buffer(xi->call, xi->ctl);
 		xencall_close(xi->call);
@@ -354,7 +347,6 @@ static bool alloc_calls(struct xen_if *xi, uint32_t vcpus)
 
 struct error *xen_if_attach(struct xen_if *xi, const struct xen_domain *domain, uint32_t vcpus)
 {
-	free_calls(xi);
 	xi->domid = domain->domid;
 	xi->hvm = domain->hvm && xen_cpu_record;
 	if (!alloc_calls(xi, vcpus))

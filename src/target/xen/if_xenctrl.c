@@ -144,7 +144,6 @@ struct error *xen_if_attach(struct xen_if *xi, const struct xen_domain *domain, 
 {
 	xi->domid = domain->domid;
 	xi->hvm = domain->hvm;
-	free(xi->contexts);
 	xi->contexts = calloc(vcpus, sizeof(*xi->contexts));
 	return xi->contexts ? NULL : error_no_memory();
 }

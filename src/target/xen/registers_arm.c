@@ -202,7 +202,7 @@ void xen_regs_full(enum xen_context kind, const void *context, struct regs *regs
 
 enum xen_context xen_context_kind(struct xen_if *xi, const struct xen_domain *domain)
 {
-	return XEN_CONTEXT_ARM;
+	return XEN_CONTEXT_NATIVE;
 }
 
 const struct arch *xen_context_arch(enum xen_context kind, const void *context)
@@ -237,7 +237,4 @@ void xen_registers(struct target *target, uint32_t vcpu, struct registers *out)
 
 void xen_kernel_mmu(struct target *target, uint32_t vcpu, struct mmu *mmu)
 {
-	(void)target;
-	(void)vcpu;
-	(void)mmu;
 }

@@ -164,7 +164,7 @@ static void hvm_full(const struct hvm_hw_cpu *cpu, struct regs *regs)
 void xen_regs_for_copy(enum xen_context kind, const void *context, struct regs *regs)
 {
 	switch (kind) {
-	case XEN_CONTEXT_PV64:
+	case XEN_CONTEXT_NATIVE:
 		pv64_for_copy(context, regs);
 		break;
 	case XEN_CONTEXT_PV32:
@@ -173,14 +173,12 @@ void xen_regs_for_copy(enum xen_context kind, const void *context, struct regs *
 	case XEN_CONTEXT_HVM:
 		hvm_for_copy(context, regs);
 		break;
-	case XEN_CONTEXT_ARM:
-		break;
 	}
 }
 
 void xen_regs_own_data(enum xen_context kind, const void *context, struct regs *regs)
 {
-	if (kind == XEN_CONTEXT_PV64)
+	if (kind == XEN_CONTEXT_NATIVE)
 		pv64_own_data(context, regs);
 	else if (kind == XEN_CONTEXT_HVM)
 		hvm_own_data(context, regs);
@@ -189,7 +187,7 @@ void xen_regs_own_data(enum xen_context kind, const void *context, struct regs *
 void xen_regs_full(enum xen_context kind, const void *context, struct regs *regs)
 {
 	switch (kind) {
-	case XEN_CONTEXT_PV64:
+	case XEN_CONTEXT_NATIVE:
 		pv64_full(&((const vcpu_guest_context_t *)context)->user_regs, regs);
 		regs->kernel_root = pv64_kernel_root(context);
 		break;
@@ -200,8 +198,6 @@ void xen_regs_full(enum xen_context kind, const void *context, struct regs *regs
 		hvm_full(context, regs);
 		regs->kernel_root = hvm_kernel_root(regs);
 		break;
-	case XEN_CONTEXT_ARM:
-		break;
 	}
 }
 
@@ -209,7 +205,7 @@ enum xen_context xen_context_kind(struct xen_if *xi, const struct xen_domain *do
 {
 	if (domain->hvm)
 		return XEN_CONTEXT_HVM;
-	return xen_if_pv32(xi, domain->domid) ? XEN_CONTEXT_PV32 : XEN_CONTEXT_PV64;
+	return xen_if_pv32(xi, domain->domid) ? XEN_CONTEXT_PV32 : XEN_CONTEXT_NATIVE;
 }
 
 const struct arch *xen_context_arch(enum xen_context kind, const void *context)
@@ -383,8 +379,6 @@ static uint64_t instruction_pointer(enum xen_context kind, const void *context,
 /* Contexts tell. */
 void xen_find_own(struct xen_target *xt, struct sample *sample)
 {
-	(void)xt;
-	(void)sample;
 }
 
 void xen_registers(struct target *target, uint32_t vcpu, struct registers *out)
@@ -397,7 +391,7 @@ void xen_registers(struct target *target, uint32_t vcpu, struct registers *out)
 	xen_regs_full(xt->context, context, &regs);
 	x86_registers_general(&regs, instruction_pointer(xt->context, context, &regs), out);
 	switch (xt->context) {
-	case XEN_CONTEXT_PV64:
+	case XEN_CONTEXT_NATIVE:
 		pv64_registers(context, out);
 		break;
 	case XEN_CONTEXT_PV32:
@@ -405,8 +399,6 @@ void xen_registers(struct target *target, uint32_t vcpu, struct registers *out)
 		break;
 	case XEN_CONTEXT_HVM:
 		hvm_registers(context, out);
-		break;
-	case XEN_CONTEXT_ARM:
 		break;
 	}
 }
@@ -416,6 +408,6 @@ void xen_kernel_mmu(struct target *target, uint32_t vcpu, struct mmu *mmu)
 	const struct xen_target *xt = (struct xen_target *)target;
 	const vcpu_guest_context_t *ctx = xt->vcpus.now[vcpu].context;
 
-	if (xt->context == XEN_CONTEXT_PV64)
+	if (xt->context == XEN_CONTEXT_NATIVE)
 		mmu->root = pv64_kernel_root(ctx);
 }

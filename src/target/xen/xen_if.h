@@ -118,10 +118,9 @@ void xen_if_scheduler(struct xen_if *xi, struct xen_scheduler *out);
 
 /* Type of a vCPU's `context`. */
 enum xen_context {
-	XEN_CONTEXT_PV64, /* vcpu_guest_context_t (xen/xen.h) */
-	XEN_CONTEXT_PV32, /* vcpu_guest_context_x86_32_t (xen/foreign/x86_32.h) */
-	XEN_CONTEXT_HVM,  /* struct hvm_hw_cpu (xen/hvm/save.h) */
-	XEN_CONTEXT_ARM,  /* vcpu_guest_context_t (xen/xen.h), 64 and 32 bits */
+	XEN_CONTEXT_NATIVE, /* vcpu_guest_context_t (xen/xen.h): of 64-bit PV guests; on Arm of all */
+	XEN_CONTEXT_PV32,   /* vcpu_guest_context_x86_32_t (xen/foreign/x86_32.h) */
+	XEN_CONTEXT_HVM,    /* struct hvm_hw_cpu (xen/hvm/save.h) */
 };
 
 struct xen_vcpu {
@@ -148,7 +147,7 @@ struct xen_batch {
 };
 
 /*
- * Chooses the domain for the calls below, and allocates their buffers: after
+ * Chooses the domain for the calls below, once, and allocates their buffers: after
  * this, batch and go allocate nothing.
  */
 struct error *xen_if_attach(struct xen_if *xi, const struct xen_domain *domain, uint32_t vcpus);
