@@ -192,7 +192,7 @@ struct error *bpf_try(void)
 	return error_new(ERR_DENIED, WITHOUT_BPF);
 }
 
-bool bpf_examine(pid_t pid, uint32_t *protection)
+bool bpf_examine(pid_t pid, uint32_t *protection, uint32_t *lack)
 {
 	return false;
 }

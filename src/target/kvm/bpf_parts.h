@@ -7,12 +7,9 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "target/kvm/kvm.h"
 #include "target/kvm/bpf_shared.h"
+#include "target/kvm/kvm.h"
 #include "vcpu.skel.h"
-
-/* The shortest time after which a clock's event comes (kernel/events/core.c, perf_swevent_start_hrtimer). */
-#define TICK_NS 10000u
 
 /* Tracepoints of the kernel that the host's side takes. */
 #define HOST_LINKS 3
@@ -41,7 +38,7 @@ struct bpf_reader {
 	uint64_t sleeps_until_ns; /* bpf_reader_host_sleeps */
 	int memory;
 	uint32_t n;
-	struct watched_vcpu *at;
+	struct watched_vcpu at[]; /* [n] */
 };
 
 /* Memory of a map that the program shares; NULL with errno. */

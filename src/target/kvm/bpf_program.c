@@ -17,8 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "target/kvm/kvm.h"
-#include "target/window.h"
+#include "base/owned.h"
 
 const char bpf_feature[] = "with BPF";
 
@@ -115,10 +114,9 @@ static void choose_parts(struct vcpu_bpf *program, uint32_t vcpus, bool host)
 
 struct error *bpf_program_load(uint32_t vcpus, bool host, struct vcpu_bpf **out)
 {
-	char *log = calloc(1, LOG_BYTES);
+	FREED char *log = calloc(1, LOG_BYTES);
 	LIBBPF_OPTS(bpf_object_open_opts, options, .kernel_log_buf = log,
 		    .kernel_log_size = LOG_BYTES);
-	struct error *err = NULL;
 	int rc;
 
 	*out = NULL;
@@ -126,15 +124,11 @@ struct error *bpf_program_load(uint32_t vcpus, bool host, struct vcpu_bpf **out)
 		return error_no_memory();
 	libbpf_set_print(NULL);
 	*out = vcpu_bpf__open_opts(&options);
-	if (*out) {
-		choose_parts(*out, vcpus, host);
-		rc = vcpu_bpf__load(*out);
-		err = rc ? not_loaded(log, -rc) : NULL;
-	} else {
-		err = bpf_refused("opening the program for the kernel", errno);
-	}
-	free(log);
-	return err;
+	if (!*out)
+		return bpf_refused("opening the program for the kernel", errno);
+	choose_parts(*out, vcpus, host);
+	rc = vcpu_bpf__load(*out);
+	return rc ? not_loaded(log, -rc) : NULL;
 }
 
 /* Lets the kernel run the program for each file of each process. */
@@ -154,11 +148,7 @@ static bool iterate(const struct bpf_program *examine)
 	return !n;
 }
 
-/*
- * Looks at the vCPUs of a process; 0: of all. Sets what the program finds. False: it sees none, or
- * the kernel does not take it.
- */
-static bool examine(pid_t pid, uint32_t *protection, uint32_t *lack)
+bool bpf_examine(pid_t pid, uint32_t *protection, uint32_t *lack)
 {
 	struct vcpu_bpf *program;
 	struct bpf_program *each;
@@ -178,13 +168,6 @@ static bool examine(pid_t pid, uint32_t *protection, uint32_t *lack)
 	}
 	vcpu_bpf__destroy(program);
 	return seen;
-}
-
-bool bpf_examine(pid_t pid, uint32_t *protection)
-{
-	uint32_t lack;
-
-	return examine(pid, protection, &lack);
 }
 
 const char *bpf_lack_text(uint32_t lack)
@@ -213,7 +196,7 @@ struct error *bpf_try(void)
 	uint32_t protection, lack = LACK_NONE;
 
 	vcpu_bpf__destroy(program);
-	if (!err && examine(0, &protection, &lack) && bpf_lack_text(lack))
+	if (!err && bpf_examine(0, &protection, &lack) && bpf_lack_text(lack))
 		err = error_new(ERR_DENIED, "%s", bpf_lack_text(lack));
 	return err;
 }
@@ -331,14 +314,6 @@ static void take_host(const struct bpf_host *seen, struct host_stack *host)
 	host->user = take_frames(host, seen->user, seen->user_stack);
 }
 
-static void forget_guest(struct vcpu_sample *vcpu)
-{
-	vcpu->thread.there = false;
-	vcpu->stack.len = 0;
-	for (unsigned k = 0; k < UNWIND_OTHERS; k++)
-		vcpu->others[k].len = 0;
-}
-
 bool bpf_reader_host_waits(const struct bpf_reader *u, uint32_t i, const struct thread_time *time,
 			   struct vcpu_sample *vcpu)
 {
@@ -352,7 +327,7 @@ bool bpf_reader_host_waits(const struct bpf_reader *u, uint32_t i, const struct 
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (__atomic_load_n(&shared->left.round, __ATOMIC_RELAXED) != left.round)
 		return false;
-	forget_guest(vcpu);
+	kvm_forget_stacks(vcpu);
 	vcpu->host->guest_known = bpf_reader_is_checked(u, i, WHEN_WAITING) &&
 				  bpf_regs_take(&u->at[i], &left, &vcpu->regs);
 	return true;
@@ -365,7 +340,7 @@ bool bpf_reader_host_waits(const struct bpf_reader *u, uint32_t i, const struct 
 static bool ask_now(struct bpf_reader *u, uint32_t i, const struct vcpu_sample *vcpu)
 {
 	struct bpf_vcpu *shared = &u->vcpus[i];
-	__u64 period_ns = TICK_NS;
+	__u64 period_ns = PERF_TICK_NS;
 
 	bpf_want_stacks(shared, vcpu);
 	__atomic_store_n(&shared->asked_now, shared->asked_now + 1, __ATOMIC_RELEASE);
@@ -382,7 +357,7 @@ static bool take_answer(struct bpf_reader *u, uint32_t i, const char *skip,
 
 	take_host(&shared->host_now, host);
 	host->skip = skip;
-	forget_guest(vcpu);
+	kvm_forget_stacks(vcpu);
 	if (host->place != HOST_GUEST)
 		return false;
 	host->guest_known = bpf_regs_believed(u, i, &shared->now) &&

@@ -93,7 +93,8 @@ static struct error *watch(struct perf_event_attr *attr, pid_t tid, struct bpf_p
 static struct error *watch_vcpu(struct bpf_reader *u, uint32_t i, pid_t tid)
 {
 	/* Attaching enables an event; the first tick finds nothing that was asked for. */
-	struct perf_event_attr tick = {.config = PERF_COUNT_SW_CPU_CLOCK, .sample_period = TICK_NS};
+	struct perf_event_attr tick = {.config = PERF_COUNT_SW_CPU_CLOCK,
+				       .sample_period = PERF_TICK_NS};
 	struct perf_event_attr change = {.config = PERF_COUNT_SW_CONTEXT_SWITCHES,
 					 .sample_period = 1};
 	struct watched_vcpu *at = &u->at[i];
@@ -115,13 +116,9 @@ struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, bool hos
 
 	if (vcpus->n > VCPUS_MAX)
 		return error_new(ERR_DENIED, "that many vCPUs are too many for BPF");
-	u = calloc(1, sizeof(*u));
-	if (u)
-		u->at = calloc(vcpus->n, sizeof(*u->at));
-	if (!u || !u->at) {
-		free(u);
+	u = calloc(1, sizeof(*u) + vcpus->n * sizeof(*u->at));
+	if (!u)
 		return error_no_memory();
-	}
 	u->n = vcpus->n;
 	u->memory = memory;
 	for (uint32_t i = 0; i < u->n; i++)
@@ -163,7 +160,6 @@ void bpf_reader_free(struct bpf_reader *u)
 		bpf_map_out(u->told, u->program->maps.told);
 	}
 	vcpu_bpf__destroy(u->program);
-	free(u->at);
 	free(u);
 }
 
@@ -424,7 +420,7 @@ void bpf_reader_prepare(struct bpf_reader *u, uint32_t i, uint32_t want)
 
 void bpf_reader_stopped(struct bpf_reader *u, uint32_t i)
 {
-	__u64 after_ns = TICK_NS;
+	__u64 after_ns = PERF_TICK_NS;
 
 	__atomic_store_n(&u->vcpus[i].hold_ns, 0, __ATOMIC_RELEASE);
 	(void)ioctl(u->at[i].tick, PERF_EVENT_IOC_PERIOD, &after_ns);

@@ -71,7 +71,7 @@ struct host_events {
 	uint32_t n;
 	uint64_t sleeps_until_ns;
 	struct exit_format format;
-	struct watched_thread *at;
+	struct watched_thread at[]; /* [n] */
 };
 
 /* A record with a stack: of `leave`, `wake` and `kick`. */
@@ -218,15 +218,11 @@ static struct error *watch(struct host_events *events, uint32_t i, pid_t tid)
 
 struct error *host_events_new(const struct kvm_vcpus *vcpus, struct host_events **out)
 {
-	struct host_events *events = calloc(1, sizeof(*events));
-	struct error *err = NULL;
+	struct host_events *events = calloc(1, sizeof(*events) + vcpus->n * sizeof(*events->at));
+	struct error *err;
 
-	if (events)
-		events->at = calloc(vcpus->n, sizeof(*events->at));
-	if (!events || !events->at) {
-		free(events);
+	if (!events)
 		return error_no_memory();
-	}
 	events->n = vcpus->n;
 	err = read_format(&events->format);
 	for (uint32_t i = 0; i < events->n && !err; i++)
@@ -252,7 +248,6 @@ void host_events_free(struct host_events *events)
 		perf_ring_close(&at->exits);
 		free(at->counts);
 	}
-	free(events->at);
 	free(events);
 }
 
@@ -443,20 +438,12 @@ static bool take_wake(const struct host_events *events, struct watched_thread *a
 	return woken;
 }
 
-static void forget_stacks(struct vcpu_sample *vcpu)
-{
-	vcpu->stack.len = 0;
-	vcpu->thread.there = false;
-	for (unsigned k = 0; k < UNWIND_OTHERS; k++)
-		vcpu->others[k].len = 0;
-}
-
 /* A place outside of the guest. */
 static bool tell_host(struct vcpu_sample *vcpu, enum host_place place)
 {
 	vcpu->host->place = place;
 	vcpu->host->guest_known = false;
-	forget_stacks(vcpu);
+	kvm_forget_stacks(vcpu);
 	return true;
 }
 
@@ -553,7 +540,7 @@ static bool read_guest(struct kvm_target *kvm, uint32_t i, uint64_t moment_ns,
 	if (vcpu->host->guest_known)
 		kvm_copy_thread(kvm, i, vcpu);
 	else
-		forget_stacks(vcpu);
+		kvm_forget_stacks(vcpu);
 	return true;
 }
 

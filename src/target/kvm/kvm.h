@@ -48,6 +48,15 @@ bool kvm_registers(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all, str
 bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all,
 		      struct vcpu_sample *vcpu);
 
+/* Nothing is known of the guest but for registers. */
+static inline void kvm_forget_stacks(struct vcpu_sample *vcpu)
+{
+	vcpu->stack.len = 0;
+	vcpu->thread.there = false;
+	for (unsigned k = 0; k < UNWIND_OTHERS; k++)
+		vcpu->others[k].len = 0;
+}
+
 /* Copies the thread that vCPU `i` runs, which stands still with these registers, if that is wanted. */
 void kvm_copy_thread(struct kvm_target *kvm, uint32_t i, struct vcpu_sample *vcpu);
 
@@ -254,10 +263,11 @@ struct error *bpf_try(void);
 
 /*
  * Sets *protection to what keeps others from looking into the guest of a process (enum
- * bpf_protection), by what KVM notes of each of its vCPUs and of the guest, which may run or not.
- * False: this kernel, or the lack of a right, does not let us see.
+ * bpf_protection), by what KVM notes of each of its vCPUs and of the guest, which may run or not;
+ * and *lack to what BPF lacks of any vCPU of this host (enum bpf_lack). A pid of 0: of all guests.
+ * False: there is no vCPU, or this kernel, or the lack of a right, does not let us see.
  */
-bool bpf_examine(pid_t pid, uint32_t *protection);
+bool bpf_examine(pid_t pid, uint32_t *protection, uint32_t *lack);
 
 struct vcpu_bpf;
 

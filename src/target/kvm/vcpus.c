@@ -162,9 +162,9 @@ static const char *likely_protection(pid_t pid)
 
 const char *kvm_protection(pid_t pid)
 {
-	uint32_t found;
+	uint32_t found, lack;
 
-	if (!bpf_examine(pid, &found))
+	if (!bpf_examine(pid, &found, &lack))
 		return likely_protection(pid);
 	if (found & PROTECTED_REGISTERS)
 		return "the guest is encrypted, its registers, too (SEV-ES, SEV-SNP or TDX): "
