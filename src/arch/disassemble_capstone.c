@@ -104,50 +104,34 @@ void disassembler_close(struct disassembler *disassembler)
 	free(disassembler);
 }
 
-/* What is used of a cs_insn of either release. */
-struct instruction {
-	uint64_t address;
-	size_t size;
-	const uint8_t *bytes;
-	const char *mnemonic, *operands;
-};
-
-static struct instruction instruction_at(const struct disassembler *d, const cs_insn *insns,
-					 size_t i)
-{
-	const size_t mnemonic = offsetof(cs_insn, bytes) + d->room;
-	const size_t operands = mnemonic + CS_MNEMONIC_SIZE;
-	const size_t detail = (operands + OPERANDS_BYTES + sizeof(void *) - 1) & -sizeof(void *);
-	const char *insn = (const char *)insns + i * (detail + sizeof(void *));
-	struct instruction out = {.bytes = (const uint8_t *)insn + offsetof(cs_insn, bytes),
-				  .mnemonic = insn + mnemonic,
-				  .operands = insn + operands};
-	uint16_t size;
-
-	memcpy(&out.address, insn + offsetof(cs_insn, address), sizeof(out.address));
-	memcpy(&size, insn + offsetof(cs_insn, size), sizeof(size));
-	out.size = size;
-	return out;
-}
-
 /* "callq", "jne" and their like: the target is their only operand, if it is known at all. */
-static uint64_t target_of(const struct instruction *insn)
+static uint64_t target_of(const char *mnemonic, const char *operands)
 {
-	if (insn->mnemonic[0] != 'j' && strncmp(insn->mnemonic, "call", 4) != 0)
+	if (mnemonic[0] != 'j' && strncmp(mnemonic, "call", 4) != 0)
 		return 0;
-	return strncmp(insn->operands, "0x", 2) ? 0 : strtoull(insn->operands, NULL, 16);
+	return strncmp(operands, "0x", 2) ? 0 : strtoull(operands, NULL, 16);
 }
 
-static void fill(const struct language *language, const struct instruction *insn,
+/* Takes what is used of a cs_insn of either release. */
+static void fill(const struct disassembler *d, bool x86, const cs_insn *insns, size_t i,
 		 struct code_line *line)
 {
-	*line = (struct code_line){.va = insn->address,
-				   .len = (uint8_t)insn->size,
-				   .target = language->isa == ISA_X86 ? target_of(insn) : 0};
-	memcpy(line->bytes, insn->bytes,
-	       insn->size < CODE_LINE_BYTES ? insn->size : CODE_LINE_BYTES);
-	snprintf(line->text, sizeof(line->text), "%.31s%s%.80s", insn->mnemonic,
-		 *insn->operands ? " " : "", insn->operands);
+	const size_t mnemonic_at = offsetof(cs_insn, bytes) + d->room;
+	const size_t operands_at = mnemonic_at + CS_MNEMONIC_SIZE;
+	const size_t detail_at =
+		(operands_at + OPERANDS_BYTES + sizeof(void *) - 1) & -sizeof(void *);
+	const char *insn = (const char *)insns + i * (detail_at + sizeof(void *));
+	const char *mnemonic = insn + mnemonic_at, *operands = insn + operands_at;
+	uint16_t size;
+
+	memcpy(&size, insn + offsetof(cs_insn, size), sizeof(size));
+	*line = (struct code_line){.len = (uint8_t)size,
+				   .target = x86 ? target_of(mnemonic, operands) : 0};
+	memcpy(&line->va, insn + offsetof(cs_insn, address), sizeof(line->va));
+	memcpy(line->bytes, insn + offsetof(cs_insn, bytes),
+	       size < CODE_LINE_BYTES ? size : CODE_LINE_BYTES);
+	snprintf(line->text, sizeof(line->text), "%.31s%s%.80s", mnemonic, *operands ? " " : "",
+		 operands);
 }
 
 size_t disassemble(struct disassembler *disassembler, const struct regs *regs,
@@ -165,11 +149,8 @@ size_t disassemble(struct disassembler *disassembler, const struct regs *regs,
 	if (language->isa == ISA_X86)
 		(void)disassembler->option(handle, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
 	n = disassembler->disasm(handle, code->bytes, code->len, code->va, room, &insns);
-	for (size_t i = 0; i < n; i++) {
-		const struct instruction insn = instruction_at(disassembler, insns, i);
-
-		fill(language, &insn, &lines[i]);
-	}
+	for (size_t i = 0; i < n; i++)
+		fill(disassembler, language->isa == ISA_X86, insns, i, &lines[i]);
 	disassembler->free(insns, n);
 	disassembler->close(&handle);
 	return n;

@@ -41,6 +41,17 @@ struct bpf_reader {
 	struct watched_vcpu at[]; /* [n] */
 };
 
+/*
+ * Sets *out to the program, with room for so many vCPUs, and with what --host takes; vcpu_bpf__destroy()
+ * frees it, after an error, too (NULL then is nothing to free). ERR_DENIED: a
+ * right is missing, or the kernel's verifier refuses the program; its reason is
+ * part of the sentence.
+ */
+struct error *bpf_program_load(uint32_t vcpus, bool host, struct vcpu_bpf **out);
+
+/* The error of an operation on BPF that failed with errno `number`. */
+struct error *bpf_refused(const char *what, int number);
+
 /* Memory of a map that the program shares; NULL with errno. */
 void *bpf_map_in(const struct bpf_map *map);
 void bpf_map_out(void *at, const struct bpf_map *map);

@@ -210,11 +210,12 @@ bool bpf_reader_waits(const struct bpf_reader *u, uint32_t i, const struct threa
 	       bpf_regs_take(&u->at[i], &left, regs);
 }
 
-bool bpf_reader_wants_cpu(const struct bpf_reader *u, uint32_t i, const struct thread_time *time)
+bool kvm_wants_cpu(void *ctx, uint32_t i, const struct thread_time *time)
 {
+	const struct kvm_target *kvm = ctx;
 	struct bpf_regs left;
 
-	return take_left(&u->vcpus[i], time, &left) && !left.asleep;
+	return take_left(&kvm->bpf->vcpus[i], time, &left) && !left.asleep;
 }
 
 static bool is_answered(const struct bpf_vcpu *shared)

@@ -162,13 +162,6 @@ bool kvm_crosscheck_is_done(const struct kvm_target *kvm)
  * is read as it left its CPU, and if it has not run meanwhile, that holds.
  */
 
-bool kvm_wants_cpu(void *ctx, uint32_t i, const struct thread_time *time)
-{
-	const struct kvm_target *kvm = ctx;
-
-	return bpf_reader_wants_cpu(kvm->bpf, i, time);
-}
-
 /* Lets the program copy threads that run from now on. */
 static void want_thread(struct kvm_target *kvm, uint32_t i)
 {

@@ -178,9 +178,6 @@ void bpf_reader_sleeps(struct bpf_reader *bpf, uint64_t until_ns);
 bool bpf_reader_left(struct bpf_reader *bpf, uint32_t i, const struct thread_time *time,
 		     struct vcpu_sample *vcpu);
 
-/* True if the thread of vCPU `i` is known to have wanted a CPU, not slept, when `time` was read. */
-bool bpf_reader_wants_cpu(const struct bpf_reader *bpf, uint32_t i, const struct thread_time *time);
-
 /*
  * The host's side of vCPU `i`, into vcpu->host, with the guest's registers and stack where
  * the guest ran and they are believed. By host_waits() if its thread has not been put on a CPU since
@@ -268,19 +265,6 @@ struct error *bpf_try(void);
  * False: there is no vCPU, or this kernel, or the lack of a right, does not let us see.
  */
 bool bpf_examine(pid_t pid, uint32_t *protection, uint32_t *lack);
-
-struct vcpu_bpf;
-
-/*
- * Sets *out to the program, with room for so many vCPUs, and with what --host takes; vcpu_bpf__destroy()
- * frees it, after an error, too (NULL then is nothing to free). ERR_DENIED: a
- * right is missing, or the kernel's verifier refuses the program; its reason is
- * part of the sentence.
- */
-struct error *bpf_program_load(uint32_t vcpus, bool host, struct vcpu_bpf **out);
-
-/* The error of an operation on BPF that failed with errno `number`. */
-struct error *bpf_refused(const char *what, int number);
 
 /* For `uniprof -V`: "without BPF", ... */
 extern const char bpf_feature[];

@@ -447,30 +447,18 @@ static void search_table(struct page_search *search, uint64_t table, int level, 
 	}
 }
 
-/* Registers of the first vCPU that is on-line, without a pause of the guest. */
-static bool learn_space(struct xen_memory *memory)
-{
-	struct xen_target *xt = memory->xt;
-	uint32_t first = xen_first_online(xt);
-	const struct xen_batch batch = {.contexts = {1, &first}};
-	const struct xen_vcpu *vcpu = &xt->vcpus.now[first];
-
-	if (xen_if_batch(xt->xi, &batch, xt->vcpus.now) || vcpu->status)
-		return false;
-	xen_regs_for_copy(xt->context, vcpu->context, &memory->regs);
-	return true;
-}
-
 static struct error *memory_search(void *ctx, const volatile sig_atomic_t *stop,
 				   inside_found *found, void *to, bool *whole)
 {
 	struct xen_memory *memory = ctx;
 	struct page_search search = {.memory = memory, .stop = stop, .found = found, .to = to};
+	const void *context = xen_first_context(memory->xt);
 	const struct mmu *mmu = &memory->regs.mmu;
 	int levels;
 
-	if (!learn_space(memory))
+	if (!context)
 		return error_new(ERR_GUEST, "the guest's registers cannot be read");
+	xen_regs_for_copy(memory->xt->context, context, &memory->regs);
 	levels = mmu->mode == MMU_X86_PAE ? 3
 		 : mmu->mode == MMU_X86_4 ? 4
 		 : mmu->mode == MMU_X86_5 ? 5

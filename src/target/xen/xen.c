@@ -285,15 +285,13 @@ static struct error *find_domain(struct xen_target *xt, struct xs_handle *store,
 	return rc ? error_errno(ERR_FAILED, -rc, "cannot look up domain %u", domid) : NULL;
 }
 
-/* Some architectures show in their registers alone. */
-static const struct arch *arch_of(struct xen_target *xt)
+const void *xen_first_context(struct xen_target *xt)
 {
 	uint32_t first = xen_first_online(xt);
 	const struct xen_batch batch = {.contexts = {1, &first}};
 	const struct xen_vcpu *vcpu = &xt->vcpus.now[first];
-	const bool known = !xen_if_batch(xt->xi, &batch, xt->vcpus.now) && !vcpu->status;
 
-	return xen_context_arch(xt->context, known ? vcpu->context : NULL);
+	return !xen_if_batch(xt->xi, &batch, xt->vcpus.now) && !vcpu->status ? vcpu->context : NULL;
 }
 
 static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
@@ -324,7 +322,8 @@ static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
 		return error_new(ERR_GUEST, "domain %u does not tell about its vCPUs",
 				 xt->domain.domid);
 	}
-	info->arch = arch_of(xt);
+	/* Some architectures show in their registers alone. */
+	info->arch = xen_context_arch(xt->context, xen_first_context(xt));
 	xt->base.copies_pieces = true;
 	xt->base.copies_threads = info->arch == &arch_x86_64 || info->arch == &arch_arm64;
 	xt->base.copies_program_frames = info->arch == &arch_x86_64;

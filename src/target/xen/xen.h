@@ -178,6 +178,9 @@ static inline uint32_t xen_first_online(const struct xen_target *xt)
 	return xt->vcpus.online.n ? xt->vcpus.online.id[0] : 0;
 }
 
+/* ... and its context as of now, read without a pause; NULL: there is none, or Xen refuses it. */
+const void *xen_first_context(struct xen_target *xt);
+
 /* Fills in what needs no hurry: all registers of the vCPUs that were read. */
 void xen_finish_registers(const struct xen_target *xt, struct sample *sample);
 
