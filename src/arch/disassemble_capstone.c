@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "arch/arch.h"
+#include "arch/arm/arm.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include <capstone.h>
-
-#include "arch/arm/arm.h"
 
 /*
  * One uniprof runs with each library of these, whichever it was built with: of

@@ -135,15 +135,11 @@ struct error *bpf_program_load(uint32_t vcpus, bool host, struct vcpu_bpf **out)
 static bool iterate(const struct bpf_program *examine)
 {
 	struct bpf_link *link = bpf_program__attach_iter(examine, NULL);
-	const int fd = link ? bpf_iter_create(bpf_link__fd(link)) : -1;
-	ssize_t n = -1;
+	CLOSED const int fd = link ? bpf_iter_create(bpf_link__fd(link)) : -1;
 	char text[64];
-
 	/* The program prints nothing: the end comes at once. */
-	if (fd >= 0) {
-		n = read(fd, text, sizeof(text));
-		close(fd);
-	}
+	const ssize_t n = fd >= 0 ? read(fd, text, sizeof(text)) : -1;
+
 	bpf_link__destroy(link);
 	return !n;
 }

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/perf_event.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -12,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "target/host/memory.h"
 #include "target/window.h"
 
 /* Longer than an interrupt takes to come to a CPU that is not ours; bringing pages takes a few rounds. */

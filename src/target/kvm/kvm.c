@@ -15,10 +15,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "target/host/memory.h"
 #include "target/host/proc.h"
 #include "target/process/process.h"
-#include "target/window.h"
 
 /* Hotplug while a guest is sampled: memory, whose address KVM knows, and vCPUs. */
 

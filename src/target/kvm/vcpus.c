@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "base/privilege.h"
-#include "target/host/memory.h"
 #include "target/host/proc.h"
 #include "target/kvm/bpf_shared.h"
 #include "target/kvm/kvm.h"

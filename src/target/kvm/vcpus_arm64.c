@@ -28,7 +28,6 @@
 
 #include "arch/arm/arm.h"
 #include "base/privilege.h"
-#include "target/host/memory.h"
 #include "target/host/proc.h"
 #include "target/kvm/bpf_shared.h"
 #include "target/kvm/kvm.h"

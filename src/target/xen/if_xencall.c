@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #define __XEN_TOOLS__ 1
-#include "target/xen/xen_if.h"
+#include "target/xen/xen.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,9 +16,6 @@
 #include <xen/version.h>
 #include <xen/xen.h>
 #include <xen/xsm/flask_op.h>
-
-#include "arch/arch.h"
-#include "target/xen/xen.h"
 
 const char xen_if_name[] = "libxencall";
 

@@ -411,16 +411,11 @@ static void add_leaf(struct page_search *search, uint64_t va, uint64_t gfn, uint
 		add_pages(search, va + i * FRAME_SIZE, gfn + i, n < LARGE_PAGES ? n : LARGE_PAGES);
 }
 
-/* Bit of a virtual address that an entry of this level counts by. */
-static unsigned level_shift(int level)
-{
-	return FRAME_SHIFT + (unsigned)(level - 1) * LEVEL_BITS;
-}
-
 static void search_table(struct page_search *search, uint64_t table, int level, int top,
 			 uint64_t base)
 {
-	const unsigned shift = level_shift(level);
+	/* Bit of a virtual address that an entry counts by. */
+	const unsigned shift = FRAME_SHIFT + (unsigned)(level - 1) * LEVEL_BITS;
 	const size_t n = level == top && top == 3 ? 4 : FRAME_SIZE / sizeof(uint64_t);
 	struct xen_target *xt = search->memory->xt;
 	const uint8_t *frame = xen_frames_bring(xt->frames, table >> FRAME_SHIFT);

@@ -369,13 +369,6 @@ static void hvm_registers(const struct hvm_hw_cpu *cpu, struct registers *out)
 	system_value(out, 8, "tsc_aux", cpu->msr_tsc_aux);
 }
 
-/* Not the linear one, to which the base of the code segment has been added. */
-static uint64_t instruction_pointer(enum xen_context kind, const void *context,
-				    const struct regs *regs)
-{
-	return kind == XEN_CONTEXT_HVM ? ((const struct hvm_hw_cpu *)context)->rip : regs->pc;
-}
-
 /* Contexts tell. */
 void xen_find_own(struct xen_target *xt, struct sample *sample)
 {
@@ -386,10 +379,13 @@ void xen_registers(struct target *target, uint32_t vcpu, struct registers *out)
 	const struct xen_target *xt = (struct xen_target *)target;
 	const void *context = xt->vcpus.now[vcpu].context;
 	struct regs regs = {0};
+	uint64_t ip;
 
 	xen_regs_for_copy(xt->context, context, &regs);
 	xen_regs_full(xt->context, context, &regs);
-	x86_registers_general(&regs, instruction_pointer(xt->context, context, &regs), out);
+	/* Not the linear one, to which the base of the code segment has been added. */
+	ip = xt->context == XEN_CONTEXT_HVM ? ((const struct hvm_hw_cpu *)context)->rip : regs.pc;
+	x86_registers_general(&regs, ip, out);
 	switch (xt->context) {
 	case XEN_CONTEXT_NATIVE:
 		pv64_registers(context, out);

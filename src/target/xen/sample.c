@@ -133,16 +133,6 @@ static const void *find_in_time(void *ctx, uint64_t gfn)
 	return xt->hurried ? NULL : xen_frames_find(xt->frames, gfn);
 }
 
-/*
- * With a bound on its length, only some contexts are read in one pause, as many
- * as have lately fitted in; vCPUs that are left out this time come next time.
- */
-static void fit_in(struct xen_target *xt, struct sample *sample)
-{
-	if (xt->vcpus.read.n > xt->fit)
-		xen_vcpus_limit(&xt->vcpus, sample, xt->fit);
-}
-
 /* Chooses xt->fit before the first pause; `took_ns`: time that all contexts took without one. */
 static void expect_fit(struct xen_target *xt, const struct sample *sample, uint64_t took_ns)
 {
@@ -285,8 +275,12 @@ int xen_read_paused(struct xen_target *xt, struct sample *sample, const struct p
 		if (rc)
 			return rc;
 	}
-	if (sample->request.max_pause_ns)
-		fit_in(xt, sample);
+	/*
+	 * With a bound on its length, only some contexts are read in one pause, as many
+	 * as have lately fitted in; vCPUs that are left out this time come next time.
+	 */
+	if (sample->request.max_pause_ns && xt->vcpus.read.n > xt->fit)
+		xen_vcpus_limit(&xt->vcpus, sample, xt->fit);
 	start = clock_now_ns();
 	if (!pause_and_ask(xt, &xt->vcpus.read, &rc))
 		return rc;
