@@ -281,10 +281,6 @@ void host_events_free(struct host_events *events)
 {
 }
 
-void host_events_sleep(struct host_events *events, uint64_t until_ns)
-{
-}
-
 void host_events_exits(struct host_events *events,
 		       void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx)
 {

@@ -17,13 +17,13 @@ static const char one_byte[] = "mmmm1znnmmmm1zn?"
 			       "mmmm1zpnmmmm1zpn"
 			       "nnnnnnnnnnnnnnnn"
 			       "................"
-			       "nn?mppppzw1b...."
+			       "nnmmppppzw1b...."
 			       "1111111111111111"
 			       "bwbbmmmmmmmmmmmm"
 			       "..........f....."
 			       "oooo....1z......"
 			       "11111111vvvvvvvv"
-			       "bb2.??bwe.2..1n."
+			       "bb2.mmbwe.2..1n."
 			       "mmmmNN?.mmmmmmmm"
 			       "11111111rrf1...."
 			       "p.pp..gG......mm";
@@ -255,8 +255,6 @@ size_t x86_decode(const uint8_t *bytes, size_t n, unsigned word, struct x86_insn
 	else if ((byte == 0xc4 || byte == 0xc5 || byte == 0x62) &&
 		 (in.wide || (in.at < in.n && bytes[in.at] >= 0xc0)))
 		known = take_vector(&in, insn, byte);
-	else if (byte == 0xc4 || byte == 0xc5 || byte == 0x62)
-		known = take_operands(&in, insn, 'm');
 	else
 		known = take_operands(&in, insn, one_byte[byte]);
 	if (byte == 0x8f && insn->map == X86_MAP_ONE && (insn->reg & 7))

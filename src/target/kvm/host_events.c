@@ -69,7 +69,6 @@ struct watched_thread {
 
 struct host_events {
 	uint32_t n;
-	uint64_t sleeps_until_ns;
 	struct exit_format format;
 	struct watched_thread at[]; /* [n] */
 };
@@ -251,11 +250,6 @@ void host_events_free(struct host_events *events)
 	free(events);
 }
 
-void host_events_sleep(struct host_events *events, uint64_t until_ns)
-{
-	events->sleeps_until_ns = until_ns;
-}
-
 /* Records of exits: head, time, and the tracepoint's own members with their size before them. */
 
 static uint32_t member(const uint8_t *raw, uint32_t size, unsigned at)
@@ -425,11 +419,11 @@ static bool still_waits(const struct watched_thread *at, uint64_t position)
 }
 
 /* What the thread did when the clock woke uniprof for this sample. */
-static bool take_wake(const struct host_events *events, struct watched_thread *at,
+static bool take_wake(const struct kvm_target *kvm, struct watched_thread *at,
 		      struct moment *moment, struct host_stack *host)
 {
 	const uint64_t since_ns =
-		at->seen_ns > events->sleeps_until_ns ? at->seen_ns : events->sleeps_until_ns;
+		at->seen_ns > kvm->sleeps_until_ns ? at->seen_ns : kvm->sleeps_until_ns;
 	const bool woken =
 		take_first(&at->wake, since_ns, moment, host) && (!at->stop_ns || is_guest(moment));
 
@@ -504,7 +498,7 @@ bool kvm_events_read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu,
 	if (vcpu->request.again)
 		return false;
 	at->asked_ns = 0;
-	*on_cpu = take_wake(kvm->events, at, &moment, vcpu->host);
+	*on_cpu = take_wake(kvm, at, &moment, vcpu->host);
 	if (*on_cpu)
 		return is_guest(&moment)
 			       ? ask_for_guest(at, moment.time_ns)

@@ -507,11 +507,10 @@ static void kvm_wait(struct target *target, uint64_t until_ns)
 {
 	struct kvm_target *kvm = (struct kvm_target *)target;
 
-	if (kvm->events)
-		host_events_sleep(kvm->events, until_ns);
-	else if (kvm->stops.never)
+	kvm->sleeps_until_ns = until_ns;
+	if (kvm->stops.never)
 		bpf_reader_host_sleeps(kvm->bpf, until_ns);
-	else if (kvm->stops.read_nostop)
+	else if (kvm->stops.read_nostop && !kvm->events)
 		bpf_reader_sleeps(kvm->bpf, until_ns);
 	threads_wait(&kvm->stops.threads, until_ns);
 }

@@ -30,6 +30,7 @@ struct kvm_target {
 	struct sample *crosscheck; /* for kvm_crosscheck_more(); NULL: none was needed yet */
 	uint64_t crosscheck_ns;	   /* time of the next attempt */
 	uint64_t hotplug_ns;	   /* next check for hotplug */
+	uint64_t sleeps_until_ns;  /* when uniprof was to be woken last */
 	uint32_t vcpus_told;	   /* vCPUs that the user has been told of */
 	bool has_slots;		   /* memory slots come from KVM */
 	bool told_of_unknown;	   /* the user has been told of memory whose place is not known */
@@ -96,12 +97,11 @@ bool kvm_read_host(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct threa
 
 /*
  * The host's side by perf events (host_events.c), for as many threads as there are vCPUs; ERR_DENIED with a
- * sentence. Call sleep() before uniprof sleeps until then: what the thread of a vCPU does when that time
- * comes is noted if it has uniprof's CPU. exits() is as target_ops.exits.
+ * sentence. What the thread of a vCPU does when uniprof is woken (kvm->sleeps_until_ns) is noted if it has
+ * uniprof's CPU. exits() is as target_ops.exits.
  */
 struct error *host_events_new(const struct kvm_vcpus *vcpus, struct host_events **out);
 void host_events_free(struct host_events *events);
-void host_events_sleep(struct host_events *events, uint64_t until_ns);
 void host_events_exits(struct host_events *events,
 		       void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx);
 

@@ -232,22 +232,14 @@ static void system_value(struct registers *out, unsigned bytes, const char *name
 	registers_add(out, REGISTER_SYSTEM, name, bytes, value, NULL);
 }
 
-/* A PV guest's own segment register: the segment behind the selector is in the guest's tables. */
-static void selector(struct registers *out, const char *name, uint32_t value)
-{
-	registers_segment(out, &(struct register_segment){.name = name,
-							  .selector = value,
-							  .has_selector = true});
-}
-
-static void selector_and_base(struct registers *out, const char *name, uint32_t value,
-			      uint64_t base)
+/* A PV guest's own segment register: what is behind the selector is in its tables. `base` may be NULL. */
+static void selector(struct registers *out, const char *name, uint32_t value, const uint64_t *base)
 {
 	registers_segment(out, &(struct register_segment){.name = name,
 							  .selector = value,
 							  .has_selector = true,
-							  .has_base = true,
-							  .base = base});
+							  .has_base = base,
+							  .base = base ? *base : 0});
 }
 
 static void pv64_segments(const vcpu_guest_context_t *ctx, struct registers *out)
@@ -255,12 +247,12 @@ static void pv64_segments(const vcpu_guest_context_t *ctx, struct registers *out
 	const struct cpu_user_regs *from = &ctx->user_regs;
 	const bool kernel = ctx->flags & VGCF_in_kernel;
 
-	selector(out, "cs", from->cs);
-	selector(out, "ss", from->ss);
-	selector(out, "ds", from->ds);
-	selector(out, "es", from->es);
-	selector_and_base(out, "fs", from->fs, ctx->fs_base);
-	selector_and_base(out, "gs", from->gs, kernel ? ctx->gs_base_kernel : ctx->gs_base_user);
+	selector(out, "cs", from->cs, NULL);
+	selector(out, "ss", from->ss, NULL);
+	selector(out, "ds", from->ds, NULL);
+	selector(out, "es", from->es, NULL);
+	selector(out, "fs", from->fs, &ctx->fs_base);
+	selector(out, "gs", from->gs, kernel ? &ctx->gs_base_kernel : &ctx->gs_base_user);
 }
 
 static void pv64_registers(const vcpu_guest_context_t *ctx, struct registers *out)
@@ -297,12 +289,12 @@ static void pv32_registers(const vcpu_guest_context_x86_32_t *ctx, struct regist
 	control(out, 8, "cr3", (uint64_t)xen_cr3_to_pfn_x86_32(ctx->ctrlreg[3]) << FRAME_SHIFT,
 		NULL);
 	control(out, 4, "cr4", ctx->ctrlreg[4], x86_cr4);
-	selector(out, "cs", from->cs);
-	selector(out, "ss", from->ss);
-	selector(out, "ds", from->ds);
-	selector(out, "es", from->es);
-	selector(out, "fs", from->fs);
-	selector(out, "gs", from->gs);
+	selector(out, "cs", from->cs, NULL);
+	selector(out, "ss", from->ss, NULL);
+	selector(out, "ds", from->ds, NULL);
+	selector(out, "es", from->es, NULL);
+	selector(out, "fs", from->fs, NULL);
+	selector(out, "gs", from->gs, NULL);
 	debug(out, 4, dr);
 	system_value(out, 4, "kernel_sp", ctx->kernel_sp);
 	system_value(out, 4, "event", ctx->event_callback_eip);
