@@ -96,14 +96,11 @@ static struct error *watch_vcpu(struct bpf_reader *u, uint32_t i, pid_t tid)
 	struct perf_event_attr change = {.config = PERF_COUNT_SW_CONTEXT_SWITCHES,
 					 .sample_period = 1};
 	struct watched_vcpu *at = &u->at[i];
-	struct error *err =
-		watch(&change, tid, u->program->progs.at_switch, i, &at->change, &at->links[1]);
 
-	if (!err)
-		err = watch(&tick, tid, u->program->progs.at_tick, i, &at->tick, &at->links[0]);
-	if (!err && ioctl(at->tick, PERF_EVENT_IOC_DISABLE, 0))
-		err = bpf_refused("a perf event", errno);
-	return err;
+	TRY(watch(&change, tid, u->program->progs.at_switch, i, &at->change, &at->links[1]));
+	TRY(watch(&tick, tid, u->program->progs.at_tick, i, &at->tick, &at->links[0]));
+	return ioctl(at->tick, PERF_EVENT_IOC_DISABLE, 0) ? bpf_refused("a perf event", errno)
+							  : NULL;
 }
 
 struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, bool host,

@@ -128,12 +128,11 @@ static void take_field(const char *line, struct exit_format *format)
 static struct error *read_format(struct exit_format *format)
 {
 	static const char name[] = "kvm/kvm_exit";
-	struct error *err = tracepoint_id(name, &format->id);
-	FILE *f = err ? NULL : open_tracepoint(name, "format");
 	char line[256];
+	FILE *f;
 
-	if (err)
-		return err;
+	TRY(tracepoint_id(name, &format->id));
+	f = open_tracepoint(name, "format");
 	if (!f)
 		return without_tracepoint(name);
 	while (fgets(line, sizeof(line), f))
@@ -174,10 +173,8 @@ static struct error *watch_stacks(const char *tracepoint, pid_t tid, struct perf
 {
 	struct perf_event_attr attr;
 	unsigned id;
-	struct error *err = tracepoint_id(tracepoint, &id);
 
-	if (err)
-		return err;
+	TRY(tracepoint_id(tracepoint, &id));
 	attr = stack_attr(PERF_TYPE_TRACEPOINT, id);
 	return perf_ring_open(&attr, tid, STACKS_ROOM, ring);
 }
@@ -185,13 +182,14 @@ static struct error *watch_stacks(const char *tracepoint, pid_t tid, struct perf
 /* Notes no other thread's waking than uniprof's own. */
 static struct error *watch_wakes(pid_t tid, struct perf_ring *ring)
 {
-	struct error *err = watch_stacks("sched/sched_waking", tid, ring);
 	char filter[32];
 
+	TRY(watch_stacks("sched/sched_waking", tid, ring));
 	snprintf(filter, sizeof(filter), "pid == %d", (int)syscall(SYS_gettid));
-	if (!err && ioctl(ring->fd, PERF_EVENT_IOC_SET_FILTER, filter))
-		err = error_errno(ERR_DENIED, errno, "a perf event of the tracepoint sched_waking");
-	return err;
+	if (ioctl(ring->fd, PERF_EVENT_IOC_SET_FILTER, filter))
+		return error_errno(ERR_DENIED, errno,
+				   "a perf event of the tracepoint sched_waking");
+	return NULL;
 }
 
 static struct error *watch(struct host_events *events, uint32_t i, pid_t tid)
@@ -201,18 +199,15 @@ static struct error *watch(struct host_events *events, uint32_t i, pid_t tid)
 		stack_attr(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES);
 	struct perf_event_attr exits =
 		attr_of(PERF_TYPE_TRACEPOINT, events->format.id, PERF_SAMPLE_RAW);
-	struct error *err = watch_stacks("irq_vectors/reschedule_entry", tid, &at->kick);
 
 	leave.context_switch = 1;
 	exits.disabled = 1;
-	if (!err)
-		err = watch_wakes(tid, &at->wake);
-	if (!err)
-		err = perf_ring_open(&leave, tid, STACKS_ROOM, &at->leave);
-	if (!err)
-		err = perf_ring_open(&exits, tid, EXITS_ROOM, &at->exits);
+	TRY(watch_stacks("irq_vectors/reschedule_entry", tid, &at->kick));
+	TRY(watch_wakes(tid, &at->wake));
+	TRY(perf_ring_open(&leave, tid, STACKS_ROOM, &at->leave));
+	TRY(perf_ring_open(&exits, tid, EXITS_ROOM, &at->exits));
 	at->counts = calloc(1, sizeof(*at->counts));
-	return err || at->counts ? err : error_no_memory();
+	return at->counts ? NULL : error_no_memory();
 }
 
 struct error *host_events_new(const struct kvm_vcpus *vcpus, struct host_events **out)

@@ -270,16 +270,13 @@ static void describe_way(struct kvm_target *kvm)
  */
 static struct error *choose_way(struct kvm_target *kvm)
 {
-	struct error *err;
-
 	if (!guest_ram_map(kvm->ram)->n)
 		return NULL;
 	if (!kvm->why_stopped)
 		kvm->why_stopped = kvm_crosscheck(kvm);
-	err = instead_of_bpf(kvm);
-	if (!err)
-		describe_way(kvm);
-	return err;
+	TRY(instead_of_bpf(kvm));
+	describe_way(kvm);
+	return NULL;
 }
 
 /* Loads the program, unless it is not wanted. */
@@ -308,31 +305,21 @@ static void describe(pid_t pid, struct kvm_target *kvm)
 
 static struct error *attach(struct kvm_target *kvm, pid_t pid)
 {
-	struct error *err = kvm_vcpus_find(pid, &kvm->vcpus);
-
-	if (!err)
-		err = threads_new(&kvm->stops.threads, pid, kvm->vcpus.n);
-	if (!err)
-		err = stops_new(&kvm->stops);
-	if (!err)
-		err = host_memory_open(pid, false, &kvm->memory);
-	if (!err)
-		err = proc_maps_open(pid, &kvm->maps);
-	if (!err)
-		err = ram_search_new(kvm->maps, kvm_arch, &kvm->search);
-	if (!err)
-		err = guest_ram_new(kvm->memory, &kvm->ram);
+	TRY(kvm_vcpus_find(pid, &kvm->vcpus));
+	TRY(threads_new(&kvm->stops.threads, pid, kvm->vcpus.n));
+	TRY(stops_new(&kvm->stops));
+	TRY(host_memory_open(pid, false, &kvm->memory));
+	TRY(proc_maps_open(pid, &kvm->maps));
+	TRY(ram_search_new(kvm->maps, kvm_arch, &kvm->search));
+	TRY(guest_ram_new(kvm->memory, &kvm->ram));
 	kvm->base.memory = guest_ram_memory(kvm->ram);
 	kvm->base.copies_threads = true;
-	if (!err)
-		err = kvm_vcpus_seize(&kvm->vcpus, &kvm->stops.threads);
-	if (!err)
-		err = kvm_pages_start(pid, &kvm->vcpus, &kvm->pages);
+	TRY(kvm_vcpus_seize(&kvm->vcpus, &kvm->stops.threads));
+	TRY(kvm_pages_start(pid, &kvm->vcpus, &kvm->pages));
 	kvm->stops.read = read_vcpu;
 	kvm->stops.ctx = kvm;
-	if (!err)
-		describe(pid, kvm);
-	return err;
+	describe(pid, kvm);
+	return NULL;
 }
 
 /*
@@ -366,19 +353,14 @@ static void find_memory(struct kvm_target *kvm, const struct sample *sample)
 static struct error *find_memory_now(struct kvm_target *kvm)
 {
 	const uint64_t until_ns = clock_now_ns() + AT_OPEN_NS;
-	struct sample *sample;
-	struct error *err = sample_new(kvm->vcpus.n, FRAME_SIZE, &sample);
 
-	if (err)
-		return err;
-	while (!err && !guest_ram_map(kvm->ram)->n && clock_now_ns() < until_ns) {
-		err = stops_sample(&kvm->stops, sample);
-		if (!err)
-			find_memory(kvm, sample);
+	TRY(sample_new(kvm->vcpus.n, FRAME_SIZE, &kvm->opened));
+	while (!guest_ram_map(kvm->ram)->n && clock_now_ns() < until_ns) {
+		TRY(stops_sample(&kvm->stops, kvm->opened));
+		find_memory(kvm, kvm->opened);
 		threads_wait(&kvm->stops.threads, clock_now_ns() + TRY_NS);
 	}
-	kvm->opened = sample;
-	return err;
+	return NULL;
 }
 
 static struct error *kvm_open(const char *name, const char *via, struct target **out)
@@ -475,9 +457,7 @@ static struct error *kvm_sample(struct target *target, struct sample *sample)
 	find_memory(kvm, sample);
 	if (!guest_ram_map(kvm->ram)->n)
 		return without_memory(kvm);
-	err = choose_way(kvm);
-	if (err)
-		return err;
+	TRY(choose_way(kvm));
 	/* The samples before had no stacks. */
 	for (uint32_t i = 0; i < sample->vcpus; i++)
 		sample->vcpu[i].account.held = false;

@@ -478,20 +478,19 @@ struct error *kvm_pages_start(pid_t pid, const struct kvm_vcpus *vcpus, struct k
 {
 	struct search search = {pages, SEARCHED_MAX};
 	uint32_t threads;
-	struct error *err = check_filters(vcpus, &threads);
 
+	TRY(check_filters(vcpus, &threads));
 	/* Nothing is left in pages, whoever asks. */
-	if (err || !threads)
-		return err;
-	err = host_memory_open(pid, true, &pages->memory);
-	if (!err)
-		err = proc_maps(pid, search_map, &search);
-	if (!err && (!pages->svc || !pages->sigreturn))
-		err = error_new(ERR_GUEST,
-				"process %d has no code (svc #0, ret; rt_sigreturn of the vDSO) by "
-				"which its threads could be made to read their vCPUs' registers",
-				(int)pid);
-	return err;
+	if (!threads)
+		return NULL;
+	TRY(host_memory_open(pid, true, &pages->memory));
+	TRY(proc_maps(pid, search_map, &search));
+	if (pages->svc && pages->sigreturn)
+		return NULL;
+	return error_new(ERR_GUEST,
+			 "process %d has no code (svc #0, ret; rt_sigreturn of the vDSO) by which "
+			 "its threads could be made to read their vCPUs' registers",
+			 (int)pid);
 }
 
 /* KVM leaves none on arm64. */
