@@ -149,27 +149,16 @@ static uint64_t affinity(uint32_t vcpu)
 	return (vcpu & 0xf) | (uint64_t)(vcpu >> 4) << 8;
 }
 
-/* The guest's kernel, whatever the vCPU runs. */
-struct kernel_view {
-	struct target *target;
-	struct regs regs;
-};
-
-static size_t read_kernel(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	const struct kernel_view *view = ctx;
-
-	return xen_read(view->target, &view->regs, va, buf, len);
-}
-
+/* Looks at the guest's kernel, whatever the vCPU runs. */
 static uint64_t find_own(struct xen_target *xt, const struct sample *sample, uint32_t id)
 {
-	struct kernel_view view = {&xt->base, sample->vcpu[id].regs};
+	struct regs regs = sample->vcpu[id].regs;
+	struct memory_view view = {&xt->base, &regs};
 	struct budget budget = {.left = SEARCH_STEPS};
-	const struct guest_memory memory = {&view, read_kernel, &budget};
+	const struct guest_memory memory = {&view, memory_view_read, &budget};
 
-	if (view.regs.kernel_root)
-		mmu_use_kernel(&view.regs.mmu, view.regs.kernel_root);
+	if (regs.kernel_root)
+		mmu_use_kernel(&regs.mmu, regs.kernel_root);
 	return guest_cpu_own(sample->request.thread, &memory, affinity(id), sample->vcpus);
 }
 
