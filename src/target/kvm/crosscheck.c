@@ -89,62 +89,53 @@ static struct error *compare_once(struct kvm_target *kvm, uint32_t i, struct vcp
 
 static struct error *crosscheck_vcpu(struct kvm_target *kvm, uint32_t i, struct vcpu_sample *vcpu)
 {
-	struct error *err = NULL;
 	unsigned asleep = 0;
 	bool done = false;
 
-	for (int k = 0; k < TRIES && asleep < TRIES_ASLEEP && !done && !err; k++) {
+	for (int k = 0; k < TRIES && asleep < TRIES_ASLEEP && !done; k++) {
 		asleep += !runs(kvm, i);
-		err = compare_once(kvm, i, vcpu, &done);
+		TRY(compare_once(kvm, i, vcpu, &done));
 	}
-	if (err || done || bpf_reader_is_checked(kvm->bpf, i, WHEN_WAITING))
-		return err;
-	return never_compared(kvm, i);
+	return done || bpf_reader_is_checked(kvm->bpf, i, WHEN_WAITING) ? NULL
+									: never_compared(kvm, i);
 }
 
 struct error *kvm_crosscheck(struct kvm_target *kvm)
 {
-	struct sample *sample;
-	struct error *err = sample_new(kvm->vcpus.n, COMPARED, &sample);
 	bool any = false;
 
-	if (err)
-		return err;
+	TRY(sample_new(kvm->vcpus.n, COMPARED, &kvm->crosscheck));
 	bpf_reader_map(kvm->bpf, guest_ram_map(kvm->ram));
-	for (uint32_t i = 0; i < kvm->vcpus.n && !err; i++) {
+	for (uint32_t i = 0; i < kvm->vcpus.n; i++) {
 		if (kvm->vcpus.at[i].tid)
-			err = crosscheck_vcpu(kvm, i, &sample->vcpu[i]);
+			TRY(crosscheck_vcpu(kvm, i, &kvm->crosscheck->vcpu[i]));
 		any |= bpf_reader_is_checked(kvm->bpf, i, WHEN_WAITING);
 	}
-	sample_free(sample);
-	return err || any ? err : never_compared(kvm, 0);
+	return any ? NULL : never_compared(kvm, 0);
 }
 
 /* Nothing is waited for while samples are taken. */
 static struct error *crosscheck_now(struct kvm_target *kvm, uint32_t i)
 {
 	enum check_result result = CHECK_NOTHING;
-	struct error *err =
-		kvm->crosscheck ? NULL : sample_new(kvm->vcpus.n, COMPARED, &kvm->crosscheck);
 	bool begun = true;
 
-	for (int k = 0; k < TRIES_LATER && begun && !err && result != CHECK_DIFFERS; k++)
+	for (int k = 0; k < TRIES_LATER && begun && result != CHECK_DIFFERS; k++)
 		result = compare(kvm, i, &kvm->crosscheck->vcpu[i], &begun);
-	return result == CHECK_DIFFERS ? differs(kvm, i) : err;
+	return result == CHECK_DIFFERS ? differs(kvm, i) : NULL;
 }
 
 struct error *kvm_crosscheck_more(struct kvm_target *kvm)
 {
 	const uint64_t now_ns = clock_now_ns();
-	struct error *err = NULL;
 
 	if (now_ns < kvm->crosscheck_ns)
 		return NULL;
 	kvm->crosscheck_ns = now_ns + MORE_NS;
-	for (uint32_t i = 0; i < kvm->vcpus.n && !err; i++)
+	for (uint32_t i = 0; i < kvm->vcpus.n; i++)
 		if (kvm->vcpus.at[i].tid && bpf_reader_wants_check(kvm->bpf, i) && runs(kvm, i))
-			err = crosscheck_now(kvm, i);
-	return err;
+			TRY(crosscheck_now(kvm, i));
+	return NULL;
 }
 
 bool kvm_crosscheck_is_done(const struct kvm_target *kvm)

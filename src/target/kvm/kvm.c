@@ -363,11 +363,26 @@ static struct error *find_memory_now(struct kvm_target *kvm)
 	return NULL;
 }
 
+static struct error *open_guest(struct kvm_target *kvm, const char *name)
+{
+	pid_t pid;
+
+	TRY(monitor_find(name, "kvm", kvm_vcpus_count, &pid));
+	TRY(attach(kvm, pid));
+	kvm->base.sees_host =
+		is_asked_for(kvm, &ways[VIA_HOST]) || is_asked_for(kvm, &ways[VIA_HOST_EVENTS]);
+	if (kvm->base.sees_host)
+		TRY(process_files(pid, (struct target_file **)&kvm->base.host_files,
+				  &kvm->base.n_host_files));
+	TRY(prepare_bpf(kvm));
+	TRY(find_memory_now(kvm));
+	return choose_way(kvm);
+}
+
 static struct error *kvm_open(const char *name, const char *via, struct target **out)
 {
 	struct kvm_target *kvm = calloc(1, sizeof(*kvm));
 	struct error *err;
-	pid_t pid;
 
 	if (!kvm)
 		return error_no_memory();
@@ -376,20 +391,7 @@ static struct error *kvm_open(const char *name, const char *via, struct target *
 	kvm->via = via;
 	kvm->memory = -1;
 	kvm->pages.memory = -1;
-	err = monitor_find(name, "kvm", kvm_vcpus_count, &pid);
-	if (!err)
-		err = attach(kvm, pid);
-	kvm->base.sees_host =
-		is_asked_for(kvm, &ways[VIA_HOST]) || is_asked_for(kvm, &ways[VIA_HOST_EVENTS]);
-	if (!err && kvm->base.sees_host)
-		err = process_files(pid, (struct target_file **)&kvm->base.host_files,
-				    &kvm->base.n_host_files);
-	if (!err)
-		err = prepare_bpf(kvm);
-	if (!err)
-		err = find_memory_now(kvm);
-	if (!err)
-		err = choose_way(kvm);
+	err = open_guest(kvm, name);
 	if (err)
 		kvm_close(&kvm->base);
 	else

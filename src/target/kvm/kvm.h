@@ -27,7 +27,7 @@ struct kvm_target {
 	struct host_events
 		*events; /* the host's side without BPF; NULL: it is not wanted, or comes by BPF */
 	struct sample *opened; /* the last one that searched the guest's memory as it was opened */
-	struct sample *crosscheck; /* for kvm_crosscheck_more(); NULL: none was needed yet */
+	struct sample *crosscheck; /* for comparisons; NULL: nothing was compared yet */
 	uint64_t crosscheck_ns;	   /* time of the next attempt */
 	uint64_t hotplug_ns;	   /* next check for hotplug */
 	uint64_t sleeps_until_ns;  /* when uniprof was to be woken last */

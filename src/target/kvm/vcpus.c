@@ -177,15 +177,12 @@ const char *kvm_protection(pid_t pid)
 struct error *kvm_vcpus_find(pid_t pid, struct kvm_vcpus *out)
 {
 	struct vcpu_scan scan = {.pid = pid, .vcpus = out};
-	struct error *err;
 	const char *why;
 
 	*out = (struct kvm_vcpus){0};
 	if (!proc_numbers(pid, "fd", add_fd, &scan))
 		return proc_cannot_trace(pid);
-	err = scan.no_memory ? error_no_memory() : proc_maps(pid, add_page, &scan);
-	if (err)
-		return err;
+	TRY(scan.no_memory ? error_no_memory() : proc_maps(pid, add_page, &scan));
 	if (!out->n)
 		return error_new(ERR_GUEST, "process %d runs no guest by KVM (it has no vCPU open)",
 				 (int)pid);
@@ -279,21 +276,19 @@ static struct error *probe_all(struct kvm_vcpus *vcpus, pid_t pid)
 
 struct error *kvm_vcpus_seize(struct kvm_vcpus *vcpus, struct threads *threads)
 {
-	struct error *err =
-		process_is_halted(threads->pid)
-			? error_new(ERR_GUEST,
-				    "process %d is stopped (SIGSTOP): let it go on first, "
-				    "so that its vCPUs can be found",
-				    (int)threads->pid)
-			: probe_all(vcpus, threads->pid);
-
-	for (uint32_t i = 0; i < vcpus->n && !err; i++) {
+	if (process_is_halted(threads->pid))
+		return error_new(ERR_GUEST,
+				 "process %d is stopped (SIGSTOP): let it go on first, so that its "
+				 "vCPUs can be found",
+				 (int)threads->pid);
+	TRY(probe_all(vcpus, threads->pid));
+	for (uint32_t i = 0; i < vcpus->n; i++) {
 		/* One slot a vCPU, so that a vCPU's number is its thread's. */
 		threads->at[i].tid = 0;
 		if (vcpus->at[i].tid)
-			err = threads_seize_as(threads, i, vcpus->at[i].tid);
+			TRY(threads_seize_as(threads, i, vcpus->at[i].tid));
 	}
-	return err;
+	return NULL;
 }
 
 #ifdef __x86_64__
