@@ -104,14 +104,6 @@ static void choose_host(struct vcpu_bpf *program, uint32_t vcpus, bool host)
 
 #endif
 
-static void choose_parts(struct vcpu_bpf *program, uint32_t vcpus, bool host)
-{
-	bpf_map__set_max_entries(program->maps.vcpus, vcpus);
-	program->rodata->host_page_size = (uint64_t)sysconf(_SC_PAGESIZE);
-	bpf_program__set_autoload(program->progs.examine, false);
-	choose_host(program, vcpus, host);
-}
-
 struct error *bpf_program_load(uint32_t vcpus, bool host, struct vcpu_bpf **out)
 {
 	FREED char *log = calloc(1, LOG_BYTES);
@@ -126,7 +118,10 @@ struct error *bpf_program_load(uint32_t vcpus, bool host, struct vcpu_bpf **out)
 	*out = vcpu_bpf__open_opts(&options);
 	if (!*out)
 		return bpf_refused("opening the program for the kernel", errno);
-	choose_parts(*out, vcpus, host);
+	bpf_map__set_max_entries((*out)->maps.vcpus, vcpus);
+	(*out)->rodata->host_page_size = (uint64_t)sysconf(_SC_PAGESIZE);
+	bpf_program__set_autoload((*out)->progs.examine, false);
+	choose_host(*out, vcpus, host);
 	rc = vcpu_bpf__load(*out);
 	return rc ? not_loaded(log, -rc) : NULL;
 }

@@ -134,6 +134,10 @@ struct protection_scan {
 	const char *why;
 };
 
+/*
+ * Where KVM's notes cannot be read: QEMU keeps the device open to whose firmware it speaks for SEV
+ * (Documentation/virt/kvm/x86/amd-memory-encryption.rst), and virt/kvm/guest_memfd.c names files.
+ */
 static bool find_protection(void *ctx, int fd)
 {
 	struct protection_scan *scan = ctx;
@@ -147,24 +151,15 @@ static bool find_protection(void *ctx, int fd)
 	return !scan->why;
 }
 
-/*
- * Where KVM's notes cannot be read: QEMU keeps the device open to whose firmware it speaks for SEV
- * (Documentation/virt/kvm/x86/amd-memory-encryption.rst), and virt/kvm/guest_memfd.c names files.
- */
-static const char *likely_protection(pid_t pid)
-{
-	struct protection_scan scan = {.pid = pid};
-
-	proc_numbers(pid, "fd", find_protection, &scan);
-	return scan.why;
-}
-
 const char *kvm_protection(pid_t pid)
 {
+	struct protection_scan scan = {.pid = pid};
 	uint32_t found, lack;
 
-	if (!bpf_examine(pid, &found, &lack))
-		return likely_protection(pid);
+	if (!bpf_examine(pid, &found, &lack)) {
+		proc_numbers(pid, "fd", find_protection, &scan);
+		return scan.why;
+	}
 	if (found & PROTECTED_REGISTERS)
 		return "the guest is encrypted, its registers, too (SEV-ES, SEV-SNP or TDX): "
 		       "it " UNSEEN;
