@@ -117,6 +117,20 @@ static inline struct error *array_reserve_zero(void *array, size_t *room, size_t
 #define ARRAY_RESERVE_ZERO(array, room, need) \
 	array_reserve_zero(array, room, need, sizeof(**(array)))
 
+/* Adds a copy of `one` behind the `*n` elements that there are. */
+static inline struct error *array_add(void *array, size_t *room, size_t *n, const void *one,
+				      size_t size)
+{
+	char *elements;
+
+	TRY(array_reserve(array, room, *n + 1, size));
+	memcpy(&elements, array, sizeof(elements));
+	memcpy(elements + (*n)++ * size, one, size);
+	return NULL;
+}
+
+#define ARRAY_ADD(array, room, n, one) array_add(array, room, n, one, sizeof(**(array)))
+
 /* How many elements of a sorted array, from the first on, have a key of 64 bits that is at most `key`. */
 static inline size_t array_upto(const void *array, size_t n, size_t size, size_t at, uint64_t key)
 {

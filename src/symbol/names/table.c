@@ -23,12 +23,7 @@ struct symbols {
 struct error *symbol_candidates_add(struct symbol_candidates *list,
 				    const struct symbol_candidate *one)
 {
-	struct error *err = ARRAY_RESERVE(&list->at, &list->room, list->n + 1);
-
-	if (err)
-		return err;
-	list->at[list->n++] = *one;
-	return NULL;
+	return ARRAY_ADD(&list->at, &list->room, &list->n, one);
 }
 
 void symbol_candidates_free(struct symbol_candidates *list)
