@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "symbol/images/file.h"
 
@@ -67,14 +67,29 @@ static void file_range(const struct image_file *file, uint64_t *start, uint64_t 
 	}
 }
 
+/* Takes over the file, also when it fails. */
 static struct error *add_file(struct images *images, struct image_file *file)
 {
-	struct error *err = ARRAY_RESERVE(&images->file, &images->files_room, images->n_files + 1);
+	struct error *err =
+		file->path ? ARRAY_ADD(&images->file, &images->files_room, &images->n_files, &file)
+			   : error_no_memory();
 
 	if (err)
-		return err;
-	images->file[images->n_files++] = file;
-	return NULL;
+		image_file_free(file);
+	return err;
+}
+
+/* A file that is not parsed here; NULL: no memory. */
+static struct image_file *new_file(const char *path, const char *build_id)
+{
+	struct image_file *file = calloc(1, sizeof(*file));
+
+	if (!file)
+		return NULL;
+	file->path = strdup(path);
+	file->names = true;
+	snprintf(file->build_id, sizeof(file->build_id), "%s", build_id);
+	return file;
 }
 
 void images_sandbox(struct images *images)
@@ -95,15 +110,10 @@ void images_names_and_code(struct images *images)
 
 static uint64_t size_of(const char *path)
 {
-	int fd = is_regular_file(path) ? open_to_read(path) : -1;
-	struct stat st = {0};
+	CLOSED const int fd = is_regular_file(path) ? open_to_read(path) : -1;
+	struct stat st;
 
-	if (fd < 0)
-		return 0;
-	if (fstat(fd, &st))
-		st.st_size = 0;
-	close(fd);
-	return (uint64_t)st.st_size;
+	return fd < 0 || fstat(fd, &st) ? 0 : (uint64_t)st.st_size;
 }
 
 /* A file with unwind tables that may be the same as one of this size. */
@@ -156,22 +166,18 @@ struct error *images_read(const struct images *images, const struct image_spec *
 	struct image_file *file = calloc(1, sizeof(*file));
 	struct error *err = file ? load(images, spec, file) : error_no_memory();
 
-	*out = file;
-	if (!err)
-		return NULL;
-	image_file_free(file);
-	*out = NULL;
+	*out = err ? NULL : file;
+	if (err)
+		image_file_free(file);
 	return err;
 }
 
 struct error *images_load_copy(struct images *images, const struct image_spec *spec,
 			       const char *path, size_t *out)
 {
-	struct error *err = images_load(images, spec, out);
 	struct image_file *file;
 
-	if (err)
-		return err;
+	TRY(images_load(images, spec, out));
 	file = images->file[*out];
 	file->opened = file->path;
 	file->path = strdup(path);
@@ -180,16 +186,11 @@ struct error *images_load_copy(struct images *images, const struct image_spec *s
 
 struct error *images_load(struct images *images, const struct image_spec *spec, size_t *out)
 {
+	const size_t i = images->n_files;
 	struct image_file *file;
-	struct error *err = images_read(images, spec, &file);
-	size_t i = images->n_files;
 
-	if (!err)
-		err = add_file(images, file);
-	if (err) {
-		image_file_free(file);
-		return err;
-	}
+	TRY(images_read(images, spec, &file));
+	TRY(add_file(images, file));
 	if (out)
 		*out = i;
 	if (spec->has_address)
@@ -200,43 +201,29 @@ struct error *images_load(struct images *images, const struct image_spec *spec, 
 struct error *images_load_kept(struct images *images, const char *build_id, const char *path,
 			       size_t *out, bool *found)
 {
-	struct image_file *file = calloc(1, sizeof(*file));
-	struct error *err = NULL;
+	struct image_file *file = new_file(path, build_id);
 
 	*found = file && symbol_cache_load(build_id, file);
-	if (*found) {
-		file->path = strdup(path);
-		file->names = true;
-		*out = images->n_files;
-		err = file->path ? add_file(images, file) : error_no_memory();
-	}
-	if (err || !*found)
-		image_file_free(file);
-	return err;
+	*out = images->n_files;
+	if (*found)
+		return add_file(images, file);
+	image_file_free(file);
+	return NULL;
 }
 
 struct error *images_add_tables(struct images *images, const char *name, struct symbols *symbols,
 				struct unwind_table *table)
 {
-	struct image_file *file = calloc(1, sizeof(*file));
-	const char *id = symbols_build_id(symbols);
-	struct error *err;
+	struct image_file *file = new_file(name, symbols_build_id(symbols) ?: "");
 
 	if (!file) {
 		symbols_free(symbols);
 		unwind_table_free(table);
 		return error_no_memory();
 	}
-	*file = (struct image_file){.path = strdup(name),
-				    .symbols = symbols,
-				    .table = table,
-				    .names = true};
-	snprintf(file->build_id, sizeof(file->build_id), "%s", id ? id : "");
-	err = file->path ? add_file(images, file) : error_no_memory();
-	if (err) {
-		image_file_free(file);
-		return err;
-	}
+	file->symbols = symbols;
+	file->table = table;
+	TRY(add_file(images, file));
 	return images_map(images, images->n_files - 1, 0, false);
 }
 
@@ -275,10 +262,8 @@ static struct image *find_mapping(struct images *images, size_t i, uint64_t slid
 static struct error *insert(struct images *images, size_t i, const struct image *mapping)
 {
 	const size_t at = rank(images, i);
-	struct error *err = ARRAY_RESERVE(&images->mapping, &images->room, images->n + 1);
 
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&images->mapping, &images->room, images->n + 1));
 	memmove(images->mapping + at + 1, images->mapping + at,
 		(images->n - at) * sizeof(*images->mapping));
 	images->mapping[at] = *mapping;
@@ -340,21 +325,13 @@ static uint64_t choose_base(const struct images *images, const struct mapped_fil
 struct error *images_add_mapped(struct images *images, const struct mapped_file *mapped,
 				uint64_t *base)
 {
-	struct image_file *file = calloc(1, sizeof(*file));
-	struct error *err = file ? NULL : error_no_memory();
+	struct image_file *file = new_file(mapped->path, mapped->build_id);
 	struct image mapping = {.file = file, .checked = true};
 
 	*base = choose_base(images, mapped) - mapped->start / MAPPED_FILE_SIZE * MAPPED_FILE_SIZE;
-	if (err)
-		return err;
-	file->path = strdup(mapped->path);
-	file->names = true;
-	snprintf(file->build_id, sizeof(file->build_id), "%s", mapped->build_id);
-	err = file->path ? add_file(images, file) : error_no_memory();
-	if (err) {
-		image_file_free(file);
-		return err;
-	}
+	if (!file)
+		return error_no_memory();
+	TRY(add_file(images, file));
 	mapping.slide = *base;
 	mapping.start = *base + mapped->start;
 	mapping.end = *base + mapped->end;
