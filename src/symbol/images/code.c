@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 #include "base/preopen.h"
-#include "symbol/images/placement.h"
+#include "symbol/names/table.h"
 
 /* No program's code is larger, and none comes in more pieces. */
 #define CODE_MAX   (512u << 20)
@@ -52,34 +52,16 @@ size_t build_id_note(const uint8_t *bytes, size_t len, char *hex)
 	return CODE_NOTE_HEAD + id;
 }
 
-/* Keeps the build id if one is among these notes, which are loaded at `va`. */
-static void find_note(struct elf_code *code, const uint8_t *bytes, size_t len, uint64_t va)
-{
-	for (size_t at = 0; len >= CODE_NOTE_HEAD && at <= len - CODE_NOTE_HEAD; at += 4) {
-		size_t note = build_id_note(bytes + at, len - at, code->build_id);
-
-		if (!note)
-			continue;
-		memcpy(code->note, bytes + at, note);
-		code->note_len = note;
-		code->note_va = va + at;
-		return;
-	}
-}
-
 static struct error *add_piece(struct code_loading *l, uint64_t va, const void *bytes, size_t len)
 {
 	struct elf_code *code = l->code;
 	uint8_t *copy;
-	struct error *err;
 
 	if (!len)
 		return NULL;
 	if (va > UINT64_MAX - len || code->n == PIECES_MAX || len > CODE_MAX - l->total)
 		return damaged(l);
-	err = ARRAY_RESERVE(&code->piece, &l->room, code->n + 1);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&code->piece, &l->room, code->n + 1));
 	copy = malloc(len);
 	if (!copy)
 		return error_no_memory();
@@ -97,6 +79,24 @@ static const Elf_Data *chunk(const struct code_loading *l, uint64_t offset, uint
 		       : NULL;
 }
 
+/* Keeps the build id if one is among the notes of this part, which is loaded at `va`. */
+static void find_note(struct code_loading *l, uint64_t offset, uint64_t size, uint64_t va)
+{
+	struct elf_code *code = l->code;
+	const Elf_Data *data = chunk(l, offset, size);
+	const size_t len = data ? data->d_size : 0;
+
+	for (size_t at = 0; at < len && !code->note_len; at += 4) {
+		const uint8_t *bytes = (const uint8_t *)data->d_buf + at;
+
+		code->note_len = build_id_note(bytes, len - at, code->build_id);
+		if (!code->note_len)
+			continue;
+		memcpy(code->note, bytes, code->note_len);
+		code->note_va = va + at;
+	}
+}
+
 static bool begins(const char *name, const char *with)
 {
 	return !strncmp(name, with, strlen(with));
@@ -111,42 +111,33 @@ static bool is_passing(const char *name)
 /* What a mapping symbol says: "$t", "$t.3"; CODE_KINDS: it is none. */
 static enum code_kind kind_of_mark(const char *name)
 {
-	if (name[0] != '$' || !name[1] || (name[2] && name[2] != '.'))
+	if (!is_mapping_symbol(name))
 		return CODE_KINDS;
-	switch (name[1]) {
-	case 'a':
-	case 'x':
-		return CODE_PLAIN;
-	case 't':
+	if (name[1] == 't')
 		return CODE_THUMB;
-	case 'd':
-		return CODE_DATA;
-	}
-	return CODE_KINDS;
+	return name[1] == 'd' ? CODE_DATA : CODE_PLAIN;
 }
 
 /* Keeps the mapping symbols of a table; a damaged one has none. */
 static struct error *take_marks(struct code_loading *l, Elf_Scn *scn, const GElf_Shdr *shdr)
 {
 	Elf_Data *data = elf_getdata(scn, NULL);
-	struct error *err = NULL;
+	struct elf_code *code = l->code;
 	GElf_Sym sym;
 
-	for (int i = 1; data && gelf_getsym(data, i, &sym) && !err; i++) {
+	for (int i = 1; data && gelf_getsym(data, i, &sym); i++) {
 		const char *name = elf_strptr(l->elf, shdr->sh_link, sym.st_name);
-		const enum code_kind kind =
-			name && sym.st_shndx != SHN_UNDEF ? kind_of_mark(name) : CODE_KINDS;
-		struct elf_code *code = l->code;
+		const struct code_mark mark = {sym.st_value, name && sym.st_shndx != SHN_UNDEF
+								     ? kind_of_mark(name)
+								     : CODE_KINDS};
 
-		if (kind == CODE_KINDS)
+		if (mark.kind == CODE_KINDS)
 			continue;
 		if (code->n_marks == MARKS_MAX)
-			return NULL;
-		err = ARRAY_RESERVE(&code->mark, &l->marks_room, code->n_marks + 1);
-		if (!err)
-			code->mark[code->n_marks++] = (struct code_mark){sym.st_value, kind};
+			break;
+		TRY(ARRAY_ADD(&code->mark, &l->marks_room, &code->n_marks, &mark));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *take_section(struct code_loading *l, Elf_Scn *scn)
@@ -167,9 +158,7 @@ static struct error *take_section(struct code_loading *l, Elf_Scn *scn)
 	if (shdr.sh_type == SHT_NOBITS || !shdr.sh_size || shdr.sh_flags & SHF_COMPRESSED)
 		return NULL;
 	if (shdr.sh_type == SHT_NOTE && !l->code->note_len) {
-		data = chunk(l, shdr.sh_offset, shdr.sh_size);
-		if (data)
-			find_note(l->code, data->d_buf, data->d_size, shdr.sh_addr);
+		find_note(l, shdr.sh_offset, shdr.sh_size, shdr.sh_addr);
 		if (!(shdr.sh_flags & SHF_ALLOC))
 			l->code->note_len = 0;
 	}
@@ -196,11 +185,8 @@ static struct error *take_segment(struct code_loading *l, const GElf_Phdr *phdr,
 {
 	const Elf_Data *data;
 
-	if (phdr->p_type == PT_NOTE && !has_sections && !l->code->note_len) {
-		data = chunk(l, phdr->p_offset, phdr->p_filesz);
-		if (data)
-			find_note(l->code, data->d_buf, data->d_size, phdr->p_vaddr);
-	}
+	if (phdr->p_type == PT_NOTE && !has_sections && !l->code->note_len)
+		find_note(l, phdr->p_offset, phdr->p_filesz, phdr->p_vaddr);
 	if (phdr->p_type != PT_LOAD || !(phdr->p_flags & PF_X))
 		return NULL;
 	widen(l->code, phdr->p_vaddr, phdr->p_memsz);
@@ -246,27 +232,27 @@ static void sort_pieces(struct elf_code *code)
 
 static struct error *take_all(struct code_loading *l)
 {
-	struct error *err = NULL;
 	size_t sections, segments;
 	Elf_Scn *scn = NULL;
 
 	if (elf_getshdrnum(l->elf, &sections) || elf_getphdrnum(l->elf, &segments) ||
 	    (sections && elf_getshdrstrndx(l->elf, &l->names)))
 		return damaged(l);
-	while (!err && (scn = elf_nextscn(l->elf, scn)))
-		err = take_section(l, scn);
-	for (size_t i = 0; i < segments && !err; i++) {
+	while ((scn = elf_nextscn(l->elf, scn)))
+		TRY(take_section(l, scn));
+	for (size_t i = 0; i < segments; i++) {
 		GElf_Phdr phdr;
 
-		err = gelf_getphdr(l->elf, (int)i, &phdr) ? take_segment(l, &phdr, sections > 1)
-							  : damaged(l);
+		if (!gelf_getphdr(l->elf, (int)i, &phdr))
+			return damaged(l);
+		TRY(take_segment(l, &phdr, sections > 1));
 	}
 	sort_pieces(l->code);
 	if (l->code->n_marks)
 		qsort(l->code->mark, l->code->n_marks, sizeof(*l->code->mark), by_mark);
 	for (size_t i = 0; i < l->code->n && !segments; i++)
 		widen(l->code, l->code->piece[i].va, l->code->piece[i].len);
-	return err;
+	return NULL;
 }
 
 struct error *elf_code_read(const char *path, Elf *elf, struct elf_code **out)
@@ -293,25 +279,31 @@ struct error *elf_code_read(const char *path, Elf *elf, struct elf_code **out)
 
 struct error *elf_code_load(const char *path, struct elf_code **out)
 {
+	CLOSED const int fd = open_to_read(path);
 	struct error *err;
 	Elf *elf;
-	int fd;
 
 	*out = NULL;
-	fd = open_to_read(path);
 	if (fd < 0)
 		return error_errno(ERR_INPUT, errno, "%s: cannot open the symbol file", path);
 	elf_version(EV_CURRENT);
 	elf = elf_begin(fd, ELF_C_READ, NULL);
 	err = elf_code_read(path, elf, out);
 	elf_end(elf);
-	close(fd);
 	return err;
+}
+
+size_t elf_code_piece(const struct elf_code *code, uint64_t va)
+{
+	const size_t behind = ARRAY_UPTO(code->piece, code->n, va, va);
+	const struct code_piece *last = behind ? &code->piece[behind - 1] : NULL;
+
+	return last && va - last->va < last->len ? behind - 1 : behind;
 }
 
 size_t elf_code_copy(const struct elf_code *code, uint64_t va, void *buf, size_t len)
 {
-	const struct code_piece *piece = code->piece + placement_piece(code, va);
+	const struct code_piece *piece = code->piece + elf_code_piece(code, va);
 
 	if (piece == code->piece + code->n || va < piece->va)
 		return 0;
@@ -392,8 +384,8 @@ static void forget_sections(char *head)
 
 static bool segment_at(const char *path, uint64_t value, bool by_offset, GElf_Phdr *segment)
 {
-	int fd = is_regular_file(path) ? open_to_read(path) : -1;
-	char *head = fd < 0 ? NULL : malloc(HEADERS_MAX);
+	CLOSED const int fd = is_regular_file(path) ? open_to_read(path) : -1;
+	FREED char *head = fd < 0 ? NULL : malloc(HEADERS_MAX);
 	ssize_t len = head ? pread(fd, head, HEADERS_MAX, 0) : -1;
 	bool found = false;
 
@@ -406,9 +398,6 @@ static bool segment_at(const char *path, uint64_t value, bool by_offset, GElf_Ph
 		found = find_segment(elf, value, by_offset, segment);
 		elf_end(elf);
 	}
-	free(head);
-	if (fd >= 0)
-		close(fd);
 	return found;
 }
 

@@ -71,6 +71,9 @@ struct error *elf_code_load(const char *path, struct elf_code **out);
  */
 struct error *elf_code_read(const char *path, Elf *elf, struct elf_code **out);
 
+/* The index of the first piece that ends behind `va`; n if none does. */
+size_t elf_code_piece(const struct elf_code *code, uint64_t va);
+
 /* Copies up to `len` bytes of the code at `va`, an address of the file; returns how many. */
 size_t elf_code_copy(const struct elf_code *code, uint64_t va, void *buf, size_t len);
 

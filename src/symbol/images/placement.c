@@ -10,10 +10,11 @@ struct page_tally {
 	bool empty; /* only zeros in the guest: nothing has been loaded there yet */
 };
 
-/* Steps to compare a page. */
-#define COMPARE_STEPS (4 * PLACEMENT_PAGE)
+#define PAGE	  GUEST_MEMORY_PAGE
+#define PAGE_MASK ((uint64_t)PAGE - 1)
 
-#define PAGE_MASK ((uint64_t)PLACEMENT_PAGE - 1)
+/* Steps to compare a page. */
+#define COMPARE_STEPS (4 * PAGE)
 
 /* Pages of a file that are compared at most, spread over all of it. */
 #define CHECK_PAGES 64
@@ -107,23 +108,8 @@ static bool compare_stretch(const struct elf_code *code, uint64_t slide, const u
 	return same;
 }
 
-size_t placement_piece(const struct elf_code *code, uint64_t va)
-{
-	size_t low = 0, high = code->n;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (code->piece[middle].va + (code->piece[middle].len - 1) < va)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-static void placement_compare(const struct elf_code *code, uint64_t slide, uint64_t page_va,
-			      const uint8_t *page, size_t len, struct page_tally *tally)
+static void compare_page(const struct elf_code *code, uint64_t slide, uint64_t page_va,
+			 const uint8_t *page, size_t len, struct page_tally *tally)
 {
 	uint64_t first = page_va - slide;
 	bool same = true;
@@ -131,7 +117,7 @@ static void placement_compare(const struct elf_code *code, uint64_t slide, uint6
 	*tally = (struct page_tally){.empty = is_zero(page, len)};
 	if (!len || first > UINT64_MAX - (len - 1))
 		return;
-	for (size_t i = placement_piece(code, first); i < code->n; i++) {
+	for (size_t i = elf_code_piece(code, first); i < code->n; i++) {
 		const struct code_piece *piece = &code->piece[i];
 		uint64_t from = piece->va > first ? piece->va : first;
 		uint64_t last = piece->va + (piece->len - 1);
@@ -158,12 +144,12 @@ struct checking {
 static void check_page(struct checking *c, uint64_t page_va)
 {
 	struct page_tally tally;
-	uint8_t page[PLACEMENT_PAGE];
+	uint8_t page[PAGE];
 	size_t len = guest_memory_read(c->memory, page_va, page, sizeof(page));
 
 	if (!len || !budget_spend(c->memory->budget, COMPARE_STEPS))
 		return;
-	placement_compare(c->code, c->slide, page_va, page, len, &tally);
+	compare_page(c->code, c->slide, page_va, page, len, &tally);
 	if (!tally.compared)
 		return;
 	if (tally.same)
@@ -236,6 +222,12 @@ static enum placement_verdict judge(const struct checking *c, enum placement_ver
 								   : PLACEMENT_UNSEEN;
 }
 
+/* The guest executes, or returns to, code that the file says is its own. */
+static bool works_in(const struct elf_code *code, uint64_t va)
+{
+	return va - code->start < code->end - code->start;
+}
+
 enum placement_verdict placement_check(const struct elf_code *code, uint64_t slide,
 				       const struct guest_memory *memory, const uint64_t *at,
 				       size_t n_at, struct placement_finding *finding)
@@ -249,7 +241,7 @@ enum placement_verdict placement_check(const struct elf_code *code, uint64_t sli
 		return note;
 	finding->build_id[0] = '\0';
 	for (size_t i = 0; i < n_at && i < PLACEMENT_SIGHTS; i++)
-		if (at[i] - slide - code->start < code->end - code->start)
+		if (works_in(code, at[i] - slide))
 			check_page(&c, at[i] & ~PAGE_MASK);
 	check_pages(&c);
 	return judge(&c, note);
@@ -294,7 +286,7 @@ static void match_piece(struct page_search *s, const struct code_piece *piece)
 {
 	uint64_t last = piece->va + (piece->len - 1);
 
-	for (uint64_t va = piece->va & ~PAGE_MASK; va <= last; va += PLACEMENT_PAGE) {
+	for (uint64_t va = piece->va & ~PAGE_MASK; va <= last; va += PAGE) {
 		uint64_t from = va > piece->va ? va : piece->va;
 		uint64_t to = last - va < PAGE_MASK ? last : va + PAGE_MASK;
 		struct page_tally tally;
@@ -305,15 +297,14 @@ static void match_piece(struct page_search *s, const struct code_piece *piece)
 		    may_be(piece->bytes + (from - piece->va), s->page + (from - va),
 			   to - from + 1) &&
 		    budget_spend(s->budget, COMPARE_STEPS)) {
-			placement_compare(s->code, s->va - va, s->va, s->page, PLACEMENT_PAGE,
-					  &tally);
+			compare_page(s->code, s->va - va, s->va, s->page, PAGE, &tally);
 			if (tally.same && tally.compared >= TELLING &&
 			    (!s->matches || s->slide != s->va - va)) {
 				s->slide = s->va - va;
 				s->matches++;
 			}
 		}
-		if (va > UINT64_MAX - PLACEMENT_PAGE)
+		if (va > UINT64_MAX - PAGE)
 			break;
 	}
 }
@@ -362,7 +353,7 @@ static enum placement_verdict check(const struct finding_out *f, uint64_t slide,
 /* Searches the guest's code addresses, wherever the file says that it belongs. */
 static bool find_by_code(const struct finding_out *f, struct placement_finding *finding)
 {
-	uint8_t page[PLACEMENT_PAGE];
+	uint8_t page[PAGE];
 	uint64_t slide = 0;
 
 	for (size_t i = 0; i < f->n_pages; i++)
@@ -392,7 +383,7 @@ static bool note_at(const struct guest_memory *memory, uint64_t va, const uint8_
 static bool note_in_page(const struct guest_memory *memory, uint64_t va, bool *readable,
 			 char *build_id, uint64_t *note_va)
 {
-	uint8_t bytes[PLACEMENT_PAGE];
+	uint8_t bytes[PAGE];
 	size_t len = guest_memory_read(memory, va, bytes, sizeof(bytes));
 
 	*readable = len > 0;
@@ -412,10 +403,9 @@ bool placement_find_note(const struct guest_memory *memory, uint64_t va, size_t 
 
 	va &= ~PAGE_MASK;
 	for (size_t i = 0; i < pages && (up || down); i++) {
-		if (up && note_in_page(memory, va + i * PLACEMENT_PAGE, &up, build_id, note_va))
+		if (up && note_in_page(memory, va + i * PAGE, &up, build_id, note_va))
 			return true;
-		if (i && down &&
-		    note_in_page(memory, va - i * PLACEMENT_PAGE, &down, build_id, note_va))
+		if (i && down && note_in_page(memory, va - i * PAGE, &down, build_id, note_va))
 			return true;
 	}
 	build_id[0] = '\0';
@@ -432,12 +422,6 @@ static bool find_by_note(const struct finding_out *f, struct placement_finding *
 	       placement_find_note(f->memory, f->at[0], NOTE_PAGES, id, &va) &&
 	       !strcmp(id, f->code->build_id) && !((va - f->code->note_va) & PAGE_MASK) &&
 	       check(f, va - f->code->note_va, finding) == PLACEMENT_SAME;
-}
-
-/* The guest executes, or returns to, code that the file says is its own. */
-static bool works_in(const struct elf_code *code, uint64_t va)
-{
-	return va - code->start < code->end - code->start;
 }
 
 /* Finds the build id of the file that is there instead. */

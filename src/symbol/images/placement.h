@@ -53,10 +53,4 @@ enum placement_verdict placement_find(const struct elf_code *code,
 bool placement_find_note(const struct guest_memory *memory, uint64_t va, size_t pages,
 			 char *build_id, uint64_t *note_va);
 
-/* Private to src/symbol. */
-#define PLACEMENT_PAGE 4096u
-
-/* The index of the first piece that ends behind `va`; n if none does. */
-size_t placement_piece(const struct elf_code *code, uint64_t va);
-
 #endif
