@@ -5,8 +5,8 @@
 #include <dwarf.h>
 #include <gelf.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "symbol/images/file.h"
 #include "symbol/source/source.h"
@@ -19,13 +19,16 @@
 #define MEMBERS_MAX 4096u
 
 /* The member of a structure that one of enum thread_member is. */
-struct member_name {
-	const char *structure, *member;
+struct member {
+	const char *structure, *name; /* NULL: the system has no such member */
+	uint32_t usual;		      /* offset in versions that are known */
+	bool is_optional;	      /* there in some configurations alone */
 };
 
 /* A symbol, and what it is called in other versions; NULL: there is none. */
 struct symbol_name {
 	const char *name, *other;
+	bool is_optional; /* as above */
 };
 
 /* A system, as its files show it. */
@@ -34,10 +37,7 @@ struct known {
 	const char *head, *starter;    /* symbols; NULL: it has none */
 	struct symbol_name current, variables[TASK_VARIABLES];
 	const char *switches[THREAD_SWITCHES];
-	struct member_name name[THREAD_MEMBERS]; /* a structure of NULL: it has no such member */
-	/* There in some configurations alone. */
-	bool is_optional[THREAD_MEMBERS], is_variable_optional[TASK_VARIABLES];
-	uint32_t usual[THREAD_MEMBERS]; /* offsets in versions that are known */
+	struct member members[THREAD_MEMBERS];
 };
 
 #define TASK "tskTaskControlBlock"
@@ -48,92 +48,59 @@ static const struct known known[UNIKERNELS] = {
 		{.machine = EM_X86_64,
 		 .machine_too = EM_386,
 		 .head = "uk_sched_head",
-		 .current = {"__uk_sched_thread_current", NULL},
+		 .current = {"__uk_sched_thread_current", NULL, false},
 		 .switches = {"schedcoop_schedule", "ukarch_ctx_switch"},
-		 .name = {[MEMBER_IP] = {"uk_thread", "ctx.ip"},
-			  [MEMBER_SP] = {"uk_thread", "ctx.sp"},
-			  [MEMBER_LINK] = {"uk_thread", "thread_list"},
-			  [MEMBER_FLAGS] = {"uk_thread", "flags"},
-			  [MEMBER_NAME] = {"uk_thread", "name"},
-			  [MEMBER_STACK] = {"uk_thread", "_mem.stack"},
-			  [MEMBER_SCHEDULER] = {"uk_thread", "sched"},
-			  [MEMBER_CPU_TIME] = {"uk_thread", "exec_time"},
-			  [SCHEDULER_LIST] = {"uk_sched", "thread_list"},
-			  [SCHEDULER_NEXT] = {"uk_sched", "next"},
-			  [SCHEDULER_IDLE] = {"schedcoop", "idle"}},
-		 .usual = {[MEMBER_IP] = 0,
-			   [MEMBER_SP] = 8,
-			   [MEMBER_LINK] = 192,
-			   [MEMBER_FLAGS] = 64,
-			   [MEMBER_NAME] = 184,
-			   [MEMBER_STACK] = 96,
-			   [MEMBER_SCHEDULER] = 80,
-			   [MEMBER_CPU_TIME] = 176,
-			   [SCHEDULER_LIST] = 72,
-			   [SCHEDULER_NEXT] = 136,
-			   [SCHEDULER_IDLE] = 176}},
+		 .members = {[MEMBER_IP] = {"uk_thread", "ctx.ip", 0, false},
+			     [MEMBER_SP] = {"uk_thread", "ctx.sp", 8, false},
+			     [MEMBER_LINK] = {"uk_thread", "thread_list", 192, false},
+			     [MEMBER_FLAGS] = {"uk_thread", "flags", 64, false},
+			     [MEMBER_NAME] = {"uk_thread", "name", 184, false},
+			     [MEMBER_STACK] = {"uk_thread", "_mem.stack", 96, false},
+			     [MEMBER_SCHEDULER] = {"uk_thread", "sched", 80, false},
+			     [MEMBER_CPU_TIME] = {"uk_thread", "exec_time", 176, false},
+			     [SCHEDULER_LIST] = {"uk_sched", "thread_list", 72, false},
+			     [SCHEDULER_NEXT] = {"uk_sched", "next", 136, false},
+			     [SCHEDULER_IDLE] = {"schedcoop", "idle", 176, false}}},
 	/* include/sched.h; usual: since 2013. There are files that say they are of 32 bits. */
 	[UNIKERNEL_MINIOS] = {.machine = EM_X86_64,
 			      .machine_too = EM_386,
 			      .head = "thread_list",
 			      .starter = "thread_starter",
 			      .switches = {"schedule", "__arch_switch_threads"},
-			      .name = {[MEMBER_IP] = {"thread", "ip"},
-				       [MEMBER_SP] = {"thread", "sp"},
-				       [MEMBER_LINK] = {"thread", "thread_list"},
-				       [MEMBER_FLAGS] = {"thread", "flags"},
-				       [MEMBER_NAME] = {"thread", "name"},
-				       [MEMBER_STACK] = {"thread", "stack"}},
-			      .usual = {[MEMBER_IP] = 24,
-					[MEMBER_SP] = 16,
-					[MEMBER_LINK] = 32,
-					[MEMBER_FLAGS] = 48,
-					[MEMBER_NAME] = 0,
-					[MEMBER_STACK] = 8}},
+			      .members = {[MEMBER_IP] = {"thread", "ip", 24, false},
+					  [MEMBER_SP] = {"thread", "sp", 16, false},
+					  [MEMBER_LINK] = {"thread", "thread_list", 32, false},
+					  [MEMBER_FLAGS] = {"thread", "flags", 48, false},
+					  [MEMBER_NAME] = {"thread", "name", 0, false},
+					  [MEMBER_STACK] = {"thread", "stack", 8, false}}},
 	/* tasks.c, include/list.h; usual: V10 and V11 without checks of their lists, for one CPU */
 	[UNIKERNEL_FREERTOS] =
 		{.machine = EM_AARCH64,
 		 .machine_too = EM_AARCH64,
 		 .head = "pxReadyTasksLists",
-		 .current = {"pxCurrentTCB", "pxCurrentTCBs"},
-		 .variables = {[TASKS_DELAYED] = {"pxDelayedTaskList", NULL},
-			       [TASKS_OVERFLOW] = {"pxOverflowDelayedTaskList", NULL},
-			       [TASKS_PENDING] = {"xPendingReadyList", NULL},
-			       [TASKS_SUSPENDED] = {"xSuspendedTaskList", NULL},
-			       [TASKS_ENDED] = {"xTasksWaitingTermination", NULL},
-			       [TASKS_COUNT] = {"uxCurrentNumberOfTasks", NULL},
-			       [TASKS_IDLE] = {"xIdleTaskHandle", "xIdleTaskHandles"}},
-		 .is_variable_optional =
-			 {[TASKS_SUSPENDED] = true, [TASKS_ENDED] = true, [TASKS_IDLE] = true},
-		 .is_optional = {[MEMBER_CPU_TIME] = true,
-				 [MEMBER_STACK_END] = true,
-				 [MEMBER_NUMBER] = true,
-				 [MEMBER_NOTIFIED] = true,
-				 [MEMBER_NOTIFICATION] = true},
+		 .current = {"pxCurrentTCB", "pxCurrentTCBs", false},
+		 .variables = {[TASKS_DELAYED] = {"pxDelayedTaskList", NULL, false},
+			       [TASKS_OVERFLOW] = {"pxOverflowDelayedTaskList", NULL, false},
+			       [TASKS_PENDING] = {"xPendingReadyList", NULL, false},
+			       [TASKS_SUSPENDED] = {"xSuspendedTaskList", NULL, true},
+			       [TASKS_ENDED] = {"xTasksWaitingTermination", NULL, true},
+			       [TASKS_COUNT] = {"uxCurrentNumberOfTasks", NULL, false},
+			       [TASKS_IDLE] = {"xIdleTaskHandle", "xIdleTaskHandles", true}},
 		 .switches = {"vTaskSwitchContext"},
-		 .name = {[MEMBER_SP] = {TASK, "pxTopOfStack"},
-			  [MEMBER_LINK] = {TASK, "xStateListItem"},
-			  [MEMBER_NAME] = {TASK, "pcTaskName"},
-			  [MEMBER_STACK] = {TASK, "pxStack"},
-			  [MEMBER_CPU_TIME] = {TASK, "ulRunTimeCounter"},
-			  [MEMBER_EVENT] = {TASK, "xEventListItem"},
-			  [MEMBER_PRIORITY] = {TASK, "uxPriority"},
-			  [MEMBER_STACK_END] = {TASK, "pxEndOfStack"},
-			  [MEMBER_NUMBER] = {TASK, "uxTCBNumber"},
-			  [MEMBER_NOTIFIED] = {TASK, "ulNotifiedValue"},
-			  [MEMBER_NOTIFICATION] = {TASK, "ucNotifyState"},
-			  [ITEM_NEXT] = {"xLIST_ITEM", "pxNext"},
-			  [ITEM_OWNER] = {"xLIST_ITEM", "pvOwner"},
-			  [LIST_END] = {"xLIST", "xListEnd"}},
-		 .usual = {[MEMBER_SP] = 0,
-			   [MEMBER_LINK] = 8,
-			   [MEMBER_NAME] = 104,
-			   [MEMBER_STACK] = 96,
-			   [MEMBER_EVENT] = 48,
-			   [MEMBER_PRIORITY] = 88,
-			   [ITEM_NEXT] = 8,
-			   [ITEM_OWNER] = 24,
-			   [LIST_END] = 16}},
+		 .members = {[MEMBER_SP] = {TASK, "pxTopOfStack", 0, false},
+			     [MEMBER_LINK] = {TASK, "xStateListItem", 8, false},
+			     [MEMBER_NAME] = {TASK, "pcTaskName", 104, false},
+			     [MEMBER_STACK] = {TASK, "pxStack", 96, false},
+			     [MEMBER_CPU_TIME] = {TASK, "ulRunTimeCounter", 0, true},
+			     [MEMBER_EVENT] = {TASK, "xEventListItem", 48, false},
+			     [MEMBER_PRIORITY] = {TASK, "uxPriority", 88, false},
+			     [MEMBER_STACK_END] = {TASK, "pxEndOfStack", 0, true},
+			     [MEMBER_NUMBER] = {TASK, "uxTCBNumber", 0, true},
+			     [MEMBER_NOTIFIED] = {TASK, "ulNotifiedValue", 0, true},
+			     [MEMBER_NOTIFICATION] = {TASK, "ucNotifyState", 0, true},
+			     [ITEM_NEXT] = {"xLIST_ITEM", "pxNext", 8, false},
+			     [ITEM_OWNER] = {"xLIST_ITEM", "pvOwner", 24, false},
+			     [LIST_END] = {"xLIST", "xListEnd", 16, false}}},
 };
 
 /* Symbols of one system that were found. */
@@ -199,7 +166,7 @@ static bool has_needed(const struct known *system, const struct found *found)
 		   (!system->starter || found->starter);
 
 	for (size_t i = 0; i < TASK_VARIABLES; i++)
-		has = has && (!system->variables[i].name || system->is_variable_optional[i] ||
+		has = has && (!system->variables[i].name || system->variables[i].is_optional ||
 			      found->variables[i]);
 	return has;
 }
@@ -282,17 +249,17 @@ static bool read_types(Dwarf *dwarf, const struct known *system, uint32_t at[THR
 	Dwarf_Die structure;
 
 	for (size_t i = 0; i < THREAD_MEMBERS; i++) {
-		const struct member_name *name = &system->name[i];
+		const struct member *member = &system->members[i];
 
-		if (!name->structure)
+		if (!member->structure)
 			continue;
-		if ((!have || strcmp(have, name->structure) != 0) &&
-		    !find_structure(dwarf, name->structure, &structure))
+		if ((!have || strcmp(have, member->structure) != 0) &&
+		    !find_structure(dwarf, member->structure, &structure))
 			return false;
-		have = name->structure;
-		if (offset_of(structure, name->member, &at[i]))
+		have = member->structure;
+		if (offset_of(structure, member->name, &at[i]))
 			continue;
-		if (!system->is_optional[i])
+		if (!member->is_optional)
 			return false;
 		at[i] = 0;
 	}
@@ -325,8 +292,8 @@ static void fill(enum unikernel system, const struct found *found, Elf *elf, Dwa
 	memcpy(out->variables, found->variables, sizeof(out->variables));
 	memcpy(out->switches, found->switches, sizeof(out->switches));
 	out->typed = dwarf && read_types(dwarf, &known[system], out->at);
-	if (!out->typed)
-		memcpy(out->at, known[system].usual, sizeof(out->at));
+	for (size_t i = 0; i < THREAD_MEMBERS && !out->typed; i++)
+		out->at[i] = known[system].members[i].usual;
 	if (!is_of(elf, &known[system]) || !thread_layout_is_sound(out))
 		*out = (struct thread_layout){0};
 }
@@ -359,7 +326,7 @@ void thread_layout_load(const char *path, struct thread_layout *out)
 	struct found found[UNIKERNELS] = {0};
 	struct dwarf_file file = {.fd = -1};
 	enum unikernel system;
-	int fd = open_to_read(path);
+	CLOSED const int fd = open_to_read(path);
 	Elf *elf;
 
 	*out = (struct thread_layout){0};
@@ -377,6 +344,4 @@ void thread_layout_load(const char *path, struct thread_layout *out)
 	}
 	dwarf_file_close(&file);
 	elf_end(elf);
-	if (fd >= 0)
-		close(fd);
 }
