@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "base/sandbox.h"
 #include "symbol/images/code.h"
@@ -51,10 +52,9 @@ static bool needs_tables(const struct image_spec *spec, const struct image_file 
 static struct error *load_plain(const struct image_spec *spec, struct image_file *file,
 				bool *no_names)
 {
-	struct error *err = elf_code_load(file->path, &file->code);
+	struct error *err;
 
-	if (err)
-		return err;
+	TRY(elf_code_load(file->path, &file->code));
 	/* Without a table callers are found in other ways. */
 	if (needs_tables(spec, file))
 		error_free(cfi_load(file->path, &file->table));
@@ -89,18 +89,14 @@ struct error *image_file_load(const struct image_spec *spec, struct image_file *
 {
 	const char *id = NULL;
 	bool no_names = false;
+	FREED char *kernel = NULL;
 	struct error *err;
-	char *kernel;
 	size_t len;
 
-	err = image_file_name(spec, file);
-	if (!err)
-		err = kernel_image_load(spec->path, &kernel, &len);
-	if (err)
-		return err;
+	TRY(image_file_name(spec, file));
+	TRY(kernel_image_load(spec->path, &kernel, &len));
 	err = kernel ? load_kernel(spec, file, kernel, len, &no_names)
 		     : load_plain(spec, file, &no_names);
-	free(kernel);
 	if (no_names && file->code && !spec->needs_names) {
 		error_free(err);
 		err = NULL;
@@ -118,16 +114,48 @@ struct error *image_file_load(const struct image_spec *spec, struct image_file *
 	return NULL;
 }
 
+/*
+ * Forks a process without rights that reads one file: 0 there, and -1 with errno if there is none.
+ * *fd: its end of a pipe there, and the other one here.
+ */
+static pid_t fork_reader(const char *path, int *fd)
+{
+	int fds[2];
+	pid_t child;
+
+	if (pipe2(fds, O_CLOEXEC))
+		return -1;
+	child = fork();
+	if (child == 0) {
+		*fd = fds[1];
+		alarm(sandbox_seconds(path));
+		sandbox_enter(path, fd, 1);
+		return 0;
+	}
+	close(fds[1]);
+	*fd = fds[0];
+	if (child < 0)
+		close(*fd);
+	return child;
+}
+
+/* Waits for the end of such a process, and returns its status. */
+static int wait_for(pid_t child)
+{
+	int status = 0;
+
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	return status;
+}
+
 /* The process's whole life. */
 static void __attribute__((noreturn)) parse(const struct image_spec *spec, int fd)
 {
 	struct image_file file = {0};
+	FILE *out = fdopen(fd, "w");
 	struct error *err;
-	FILE *out;
 
-	alarm(sandbox_seconds(spec->path));
-	sandbox_enter(spec->path, &fd, 1);
-	out = fdopen(fd, "w");
 	if (!out)
 		_exit(1);
 	err = image_file_load(spec, &file);
@@ -156,23 +184,15 @@ static struct error *receive(const struct image_spec *spec, int fd, struct image
 struct error *image_file_load_sandboxed(const struct image_spec *spec, struct image_file *file)
 {
 	struct error *err;
-	int fds[2], status = 0;
-	pid_t child;
+	int fd, status;
+	const pid_t child = fork_reader(spec->path, &fd);
 
-	if (pipe2(fds, O_CLOEXEC))
+	if (child < 0)
 		return error_errno(ERR_FAILED, errno, "cannot read %s", spec->path);
-	child = fork();
 	if (child == 0)
-		parse(spec, fds[1]);
-	close(fds[1]);
-	if (child < 0) {
-		err = error_errno(ERR_FAILED, errno, "cannot read %s", spec->path);
-		close(fds[0]);
-		return err;
-	}
-	err = receive(spec, fds[0], file);
-	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
+		parse(spec, fd);
+	err = receive(spec, fd, file);
+	status = wait_for(child);
 	if (!status)
 		return err;
 	error_free(err);
@@ -188,37 +208,32 @@ static void __attribute__((noreturn)) tell(const char *path, int fd)
 {
 	char told[1 + 2 * BUILD_ID_MAX + 1];
 
-	alarm(sandbox_seconds(path));
-	sandbox_enter(path, &fd, 1);
 	*told = dwarf_file_lacks(path, told + 1) ? LACKS : HAS;
-	if (write(fd, told, strlen(told)) < 0)
-		_exit(1);
-	_exit(0);
+	_exit(write(fd, told, strlen(told)) < 0);
 }
 
 void image_file_build_id(const char *path, char *hex, bool *lacks)
 {
 	char told[1 + 2 * BUILD_ID_MAX + 1] = "";
-	ssize_t len = 0;
 	struct stat st;
-	int fds[2];
-	pid_t pid;
+	pid_t child;
+	ssize_t len;
+	int fd;
 
 	*hex = '\0';
 	*lacks = false;
 	/* A pipe can be read but once, and not here. */
-	if (stat(path, &st) || !S_ISREG(st.st_mode) || pipe2(fds, O_CLOEXEC))
+	if (stat(path, &st) || !S_ISREG(st.st_mode))
 		return;
-	pid = fork();
-	if (pid == 0)
-		tell(path, fds[1]);
-	close(fds[1]);
+	child = fork_reader(path, &fd);
+	if (child < 0)
+		return;
+	if (child == 0)
+		tell(path, fd);
 	/* So few bytes come at once, or never. */
-	if (pid > 0)
-		len = read(fds[0], told, sizeof(told) - 1);
-	close(fds[0]);
-	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
+	len = read(fd, told, sizeof(told) - 1);
+	close(fd);
+	wait_for(child);
 	/*
 	 * The child may have been taken over, and the id becomes a part of
 	 * paths and URLs: accept hex only.
@@ -231,17 +246,16 @@ void image_file_build_id(const char *path, char *hex, bool *lacks)
 
 bool image_file_packs_linux(const char *path)
 {
-	const pid_t pid = fork();
-	int status = 0;
+	int fd, status;
+	const pid_t child = fork_reader(path, &fd);
 
-	if (pid == 0) {
-		alarm(sandbox_seconds(path));
-		sandbox_enter(path, NULL, 0);
+	if (child < 0)
+		return false;
+	if (child == 0)
 		_exit(kernel_image_packs_linux(path));
-	}
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 1;
+	close(fd);
+	status = wait_for(child);
+	return WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }
 
 /* The name under which the directory is preopened. */
@@ -337,14 +351,13 @@ static void keep(int directory, const char *path)
 	const struct image_spec spec = {.path = path, .names = true, .needs_names = true};
 	struct image_file *file = calloc(1, sizeof(*file));
 	struct error *err = file ? image_file_load_sandboxed(&spec, file) : error_no_memory();
-	char *bytes = NULL;
+	FREED char *bytes = NULL;
 	size_t len;
 
 	if (!err && file->symbols && file->code && *file->build_id)
 		bytes = pack(file, &len);
 	if (bytes && len <= FILE_MAX)
 		write_file(directory, file->build_id, bytes, len);
-	free(bytes);
 	image_file_free(file);
 	error_free(err);
 }
@@ -352,22 +365,20 @@ static void keep(int directory, const char *path)
 void symbol_cache_keep(const char *path)
 {
 	char hex[2 * BUILD_ID_MAX + 1];
-	int directory;
+	CLOSED int directory = -1;
 	bool lacks;
 
 	image_file_build_id(path, hex, &lacks);
-	directory = *hex ? open_directory(true) : -1;
-	if (directory < 0)
-		return;
-	if (faccessat(directory, hex, F_OK, 0))
+	if (*hex)
+		directory = open_directory(true);
+	if (directory >= 0 && faccessat(directory, hex, F_OK, 0))
 		keep(directory, path);
-	close(directory);
 }
 
 /* Reads the whole file, if its checksum is right; the caller frees it. */
 static char *read_file(const char *name, size_t *len)
 {
-	int directory = open_to_read(PREOPENED);
+	CLOSED const int directory = open_to_read(PREOPENED);
 	int fd = directory < 0 ? -1 : openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
 	const struct cache_head expected = {.magic = MAGIC};
@@ -375,8 +386,6 @@ static char *read_file(const char *name, size_t *len)
 	char *bytes = NULL;
 	struct stat st;
 
-	if (directory >= 0)
-		close(directory);
 	if (!in)
 		return NULL;
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= (off_t)FILE_MAX &&
@@ -393,8 +402,8 @@ static char *read_file(const char *name, size_t *len)
 
 bool symbol_cache_load(const char *build_id, struct image_file *file)
 {
+	FREED char *bytes = NULL;
 	struct error *err = NULL;
-	char *bytes = NULL;
 	FILE *in = NULL;
 	size_t len;
 	bool good;
@@ -407,7 +416,6 @@ bool symbol_cache_load(const char *build_id, struct image_file *file)
 		err = image_wire_receive(in, len, file);
 		fclose(in);
 	}
-	free(bytes);
 	good = in && !err && file->symbols && file->code && !strcmp(file->build_id, build_id);
 	error_free(err);
 	return good;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
 #include "symbol/images/images.h"
 #include "symbol/names/table.h"
 
@@ -204,9 +205,7 @@ static struct error *receive_error(FILE *in, const struct wire_head *head)
 static struct error *add_symbols(const struct wire_symbol *wire, uint64_t n, const char *strings,
 				 uint64_t len, struct symbol_candidates *list)
 {
-	struct error *err = NULL;
-
-	for (uint64_t i = 0; i < n && !err; i++) {
+	for (uint64_t i = 0; i < n; i++) {
 		struct symbol_candidate one;
 
 		if (wire[i].name >= len || wire[i].end <= wire[i].start)
@@ -214,9 +213,9 @@ static struct error *add_symbols(const struct wire_symbol *wire, uint64_t n, con
 		one = (struct symbol_candidate){.start = wire[i].start,
 						.size = wire[i].end - wire[i].start,
 						.name = strings + wire[i].name};
-		err = symbol_candidates_add(list, &one);
+		TRY(symbol_candidates_add(list, &one));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *receive_symbols(struct incoming *in, const struct wire_head *head,
@@ -224,7 +223,7 @@ static struct error *receive_symbols(struct incoming *in, const struct wire_head
 {
 	struct symbol_candidates list = {0};
 	struct error *err = NULL;
-	struct wire_symbol *wire = get(in, sizeof(*wire), head->symbols, &err);
+	FREED struct wire_symbol *wire = get(in, sizeof(*wire), head->symbols, &err);
 	char *strings = get(in, 1, head->strings, &err);
 
 	if (!err && (!head->strings || strings[head->strings - 1]))
@@ -238,7 +237,6 @@ static struct error *receive_symbols(struct incoming *in, const struct wire_head
 	if (!err)
 		symbols_set_build_id(*symbols, head->symbols_id);
 	symbol_candidates_free(&list);
-	free(wire);
 	return err;
 }
 
