@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 
 size_t utf8_decode(const unsigned char *s, size_t left, uint32_t *c)
 {
@@ -117,11 +118,10 @@ char *sanitize_new(const char *name)
 
 void sanitize_print(const char *text, FILE *out)
 {
-	char *clean = *text ? sanitize_new(text) : NULL;
+	FREED char *clean = *text ? sanitize_new(text) : NULL;
 
 	if (clean)
 		fputs(clean, out);
-	free(clean);
 }
 
 /* A string that was cleaned before, found by its pointer: the caller's own or the pool's. */
@@ -142,11 +142,8 @@ struct display_names {
 struct error *display_names_new(struct display_names **out)
 {
 	struct display_names *names = calloc(1, sizeof(*names));
-	struct error *err;
+	struct error *err = names ? pool_new(&names->pool) : error_no_memory();
 
-	if (!names)
-		return error_no_memory();
-	err = pool_new(&names->pool);
 	if (!err)
 		err = ids_new(&names->ids);
 	if (err)
@@ -170,11 +167,8 @@ void display_names_free(struct display_names *names)
 struct error *display_names_text(struct display_names *names, const char *text, const char **out)
 {
 	size_t len = strlen(text);
-	struct error *err;
 
-	err = ARRAY_RESERVE(&names->scratch, &names->scratch_room, SANITIZE_ROOM(len));
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&names->scratch, &names->scratch_room, SANITIZE_ROOM(len)));
 	len = sanitize_name(text, len, names->scratch);
 	return pool_intern(names->pool, names->scratch, len, out);
 }
@@ -182,15 +176,11 @@ struct error *display_names_text(struct display_names *names, const char *text, 
 /* Finds or adds a lasting string, with its cleaned text; *out is valid until the next call. */
 static struct error *find(struct display_names *names, const char *from, struct known **out)
 {
-	struct error *err;
 	uint32_t id;
 	bool added;
 
-	err = ids_get(names->ids, (uintptr_t)from, 0, &id, &added);
-	if (!err)
-		err = ARRAY_RESERVE(&names->known, &names->room, id + (size_t)1);
-	if (err)
-		return err;
+	TRY(ids_get(names->ids, (uintptr_t)from, 0, &id, &added));
+	TRY(ARRAY_RESERVE(&names->known, &names->room, id + (size_t)1));
 	*out = &names->known[id];
 	if (added)
 		**out = (struct known){0};
@@ -200,51 +190,43 @@ static struct error *find(struct display_names *names, const char *from, struct 
 struct error *display_names_lasting(struct display_names *names, const char *text, const char **out)
 {
 	struct known *known;
-	struct error *err = find(names, text, &known);
 
-	if (!err)
-		*out = known->text;
-	return err;
+	TRY(find(names, text, &known));
+	*out = known->text;
+	return NULL;
 }
 
 /* `text` is a string of the pool: each name is demangled once, wherever it came from. */
 static struct error *demangled(struct display_names *names, const char *text, const char **out)
 {
+	FREED char *plain = NULL;
 	struct known *known;
-	struct error *err = find(names, text, &known);
-	char *plain;
 
-	if (err)
-		return err;
+	TRY(find(names, text, &known));
 	if (!known->plain) {
 		known->plain = text;
 		plain = demangle(text);
 		if (plain)
-			err = display_names_text(names, plain, &known->plain);
-		free(plain);
+			TRY(display_names_text(names, plain, &known->plain));
 	}
 	*out = known->plain;
-	return err;
+	return NULL;
 }
 
 struct error *display_names_function(struct display_names *names, const char *name,
 				     const char **cleaned, const char **plain)
 {
 	struct known *known;
-	struct error *err = find(names, name, &known);
 
-	if (err)
-		return err;
+	TRY(find(names, name, &known));
 	*cleaned = known->text;
 	*plain = known->plain;
 	if (*plain)
 		return NULL;
-	err = demangled(names, *cleaned, plain);
-	if (!err)
-		err = find(names, name, &known);
-	if (!err)
-		known->plain = *plain;
-	return err;
+	TRY(demangled(names, *cleaned, plain));
+	TRY(find(names, name, &known));
+	known->plain = *plain;
+	return NULL;
 }
 
 /* Forms of a name, each longer than the one before. */
@@ -266,18 +248,13 @@ struct short_names {
 struct error *short_names_new(struct short_names **out)
 {
 	struct short_names *names = calloc(1, sizeof(*names));
-	struct error *err;
+	struct error *err = names ? pool_new(&names->pool) : error_no_memory();
 
-	*out = names;
-	if (!names)
-		return error_no_memory();
-	err = pool_new(&names->pool);
 	if (!err)
 		err = ids_new(&names->ids);
-	if (err) {
+	*out = err ? NULL : names;
+	if (err)
 		short_names_free(names);
-		*out = NULL;
-	}
 	return err;
 }
 
@@ -293,31 +270,25 @@ void short_names_free(struct short_names *names)
 
 static struct error *set_form(struct short_names *names, struct short_name *name, unsigned form)
 {
-	char *text = form == FORM_FULL ? NULL : name_shorten(name->full, form == FORM_ARGUMENTS);
-	struct error *err = NULL;
+	FREED char *text =
+		form == FORM_FULL ? NULL : name_shorten(name->full, form == FORM_ARGUMENTS);
 
 	name->form = form;
 	name->text = name->full;
-	if (text)
-		err = pool_intern(names->pool, text, strlen(text), &name->text);
-	free(text);
-	return err;
+	return text ? pool_intern(names->pool, text, strlen(text), &name->text) : NULL;
 }
 
 static struct error *find_short(struct short_names *names, const char *text, size_t len,
 				uint32_t *id)
 {
 	const char *full;
-	struct error *err = pool_intern(names->pool, text, len, &full);
-	bool added = false;
+	bool added;
 
-	if (!err)
-		err = ids_get(names->ids, (uintptr_t)full, 0, id, &added);
-	if (err || !added)
-		return err;
-	err = ARRAY_RESERVE(&names->at, &names->room, *id + (size_t)1);
-	if (err)
-		return err;
+	TRY(pool_intern(names->pool, text, len, &full));
+	TRY(ids_get(names->ids, (uintptr_t)full, 0, id, &added));
+	if (!added)
+		return NULL;
+	TRY(ARRAY_RESERVE(&names->at, &names->room, *id + (size_t)1));
 	names->n = *id + (size_t)1;
 	names->at[*id].full = full;
 	names->unique = false;
@@ -343,32 +314,31 @@ static int by_text(const void *left, const void *right)
 /* Gives names with the same text a longer one. */
 static struct error *part(struct short_names *names, struct short_name **sorted)
 {
-	struct error *err = NULL;
 	size_t end;
 
 	qsort(sorted, names->n, sizeof(*sorted), by_text);
 	for (size_t i = 0; i < names->n; i = end) {
 		for (end = i + 1; end < names->n && !by_text(&sorted[i], &sorted[end]); end++)
 			;
-		for (size_t k = i; k < end && end - i > 1 && !err; k++)
+		for (size_t k = i; k < end && end - i > 1; k++)
 			if (sorted[k]->form < FORM_FULL)
-				err = set_form(names, sorted[k], sorted[k]->form + 1);
+				TRY(set_form(names, sorted[k], sorted[k]->form + 1));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *disambiguate(struct short_names *names)
 {
-	struct short_name **sorted = calloc(names->n + 1, sizeof(*sorted));
-	struct error *err = sorted ? NULL : error_no_memory();
+	FREED struct short_name **sorted = calloc(names->n + 1, sizeof(*sorted));
 
-	for (size_t i = 0; i < names->n && !err; i++)
+	if (!sorted)
+		return error_no_memory();
+	for (size_t i = 0; i < names->n; i++)
 		sorted[i] = &names->at[i];
-	for (unsigned form = FORM_SHORT; form < FORM_FULL && !err; form++)
-		err = part(names, sorted);
-	free(sorted);
-	names->unique = !err;
-	return err;
+	for (unsigned form = FORM_SHORT; form < FORM_FULL; form++)
+		TRY(part(names, sorted));
+	names->unique = true;
+	return NULL;
 }
 
 const char *short_names_get(struct short_names *names, const char *full, size_t *len)
@@ -473,15 +443,11 @@ static char *demangle_ocaml(const char *name)
 /* "_Zname@@VERSION": the version behind the name is not part of it, and is kept. */
 static char *demangle_versioned(const char *name, const char *at)
 {
-	char *front = strndup(name, (size_t)(at - name));
-	char *plain = front ? demangle_by_library(front) : NULL;
-	char *both = plain ? malloc(strlen(plain) + strlen(at) + 1) : NULL;
+	FREED char *front = strndup(name, (size_t)(at - name));
+	FREED char *plain = front ? demangle_by_library(front) : NULL;
+	char *both;
 
-	if (both)
-		strcpy(stpcpy(both, plain), at);
-	free(plain);
-	free(front);
-	return both;
+	return plain && asprintf(&both, "%s%s", plain, at) >= 0 ? both : NULL;
 }
 
 char *demangle(const char *name)

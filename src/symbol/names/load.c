@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/bytes.h"
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "symbol/kernel/kernel.h"
 #include "symbol/names/table.h"
@@ -22,26 +24,17 @@
  * time: later functions overwrote earlier ones.
  */
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Reads up to 16 digits, behind "0x" or not, and the blank behind them; leaves *at alone if that is not there. */
 static bool take_number(char **at, uint64_t *value)
 {
-	char *first = *at + (strncmp(*at, "0x", 2) ? 0 : 2), *p = first;
-	uint64_t v = 0;
+	char *first = *at + (strncmp(*at, "0x", 2) ? 0 : 2), *end = first;
 
-	for (; hex_digit(*p) >= 0; p++)
-		v = v << 4 | (uint64_t)hex_digit(*p);
-	if (p == first || p - first > 16 || *p != ' ')
+	while (isxdigit((unsigned char)*end))
+		end++;
+	if (end == first || end - first > 16 || *end != ' ')
 		return false;
-	*at = p + 1;
-	*value = v;
+	*at = end + 1;
+	*value = strtoull(first, NULL, 16);
 	return true;
 }
 
@@ -116,15 +109,12 @@ static bool overlap(const struct symbol_candidate *first, const struct symbol_ca
 /* Drops what was overwritten: functions that a later one overlaps. */
 static struct error *keep_latest(struct symbol_candidates *list)
 {
-	const struct symbol_candidate **sorted = calloc(list->n + 1, sizeof(*sorted));
-	struct symbol_candidate *kept = calloc(list->n + 1, sizeof(*kept));
+	FREED const struct symbol_candidate **sorted = calloc(list->n + 1, sizeof(*sorted));
+	struct symbol_candidate *kept = sorted ? calloc(list->n + 1, sizeof(*kept)) : NULL;
 	size_t n = 0;
 
-	if (!sorted || !kept) {
-		free(sorted);
-		free(kept);
+	if (!kept)
 		return error_no_memory();
-	}
 	for (size_t i = 0; i < list->n; i++)
 		sorted[i] = &list->at[i];
 	qsort(sorted, list->n, sizeof(*sorted), by_start);
@@ -137,7 +127,6 @@ static struct error *keep_latest(struct symbol_candidates *list)
 	}
 	for (size_t i = 0; i < n; i++)
 		kept[i] = *sorted[i];
-	free(sorted);
 	free(list->at);
 	*list = (struct symbol_candidates){.at = kept, .n = n, .room = n};
 	return NULL;
@@ -146,10 +135,9 @@ static struct error *keep_latest(struct symbol_candidates *list)
 static struct error *parse_all(char *text, size_t len, struct symbol_candidates *list)
 {
 	char *end = text + len;
-	struct error *err = NULL;
 	size_t n_jit = 0;
 
-	for (char *line = text; line < end && !err;) {
+	for (char *line = text; line < end;) {
 		char *newline = memchr(line, '\n', (size_t)(end - line));
 		struct symbol_candidate one;
 		bool jit;
@@ -158,12 +146,12 @@ static struct error *parse_all(char *text, size_t len, struct symbol_candidates 
 			newline = end;
 		*newline = '\0';
 		if (parse(line, &one, &jit)) {
-			err = symbol_candidates_add(list, &one);
+			TRY(symbol_candidates_add(list, &one));
 			n_jit += jit;
 		}
 		line = newline + 1;
 	}
-	return err || 2 * n_jit <= list->n ? err : keep_latest(list);
+	return 2 * n_jit <= list->n ? NULL : keep_latest(list);
 }
 
 /* True if all addresses are 0, as kallsyms shows them to users without rights. */
@@ -213,38 +201,24 @@ struct error *nm_read(const char *path, char *text, size_t len, struct symbols *
 /* No table of symbols in text form is larger; a device may have no end. */
 #define TEXT_MAX (1u << 30)
 
-struct contents {
-	char *bytes; /* a NUL behind them */
-	size_t len, room;
-};
-
-/* Reads until `upto` bytes are there or the file ends. */
-static struct error *read_upto(const char *path, int fd, size_t upto, struct contents *c)
+/* Reads until `upto` bytes are there or the file ends; a NUL is behind them. */
+static struct error *read_upto(const char *path, int fd, size_t upto, struct bytes *c)
 {
-	while (c->len < upto) {
-		ssize_t got;
+	ssize_t got = 1;
 
-		if (c->room - c->len < HEAD_SIZE) {
-			size_t room = 2 * c->room + 2 * HEAD_SIZE;
-			char *bytes = realloc(c->bytes, room + 1);
+	for (; c->len < upto && got; c->len += (size_t)got) {
+		size_t room;
 
-			if (!bytes)
-				return error_no_memory();
-			c->bytes = bytes;
-			c->room = room;
-		}
-		got = read(fd, c->bytes + c->len,
-			   c->room - c->len < upto - c->len ? c->room - c->len : upto - c->len);
-		if (got < 0 && errno == EINTR)
-			continue;
+		TRY(bytes_reserve(c, HEAD_SIZE + 1));
+		room = c->cap - c->len - 1;
+		do
+			got = read(fd, c->data + c->len,
+				   room < upto - c->len ? room : upto - c->len);
+		while (got < 0 && errno == EINTR);
 		if (got < 0)
 			return error_errno(ERR_INPUT, errno, "%s: cannot read", path);
-		if (got == 0)
-			break;
-		c->len += (size_t)got;
 	}
-	if (c->bytes)
-		c->bytes[c->len] = '\0';
+	c->data[c->len] = '\0';
 	return NULL;
 }
 
@@ -260,64 +234,49 @@ static struct error *read_elf(const char *path, Elf *elf, struct symbols **out)
 	return err;
 }
 
-static struct error *load_elf_at(const char *path, struct contents *c, struct symbols **out)
-{
-	elf_version(EV_CURRENT);
-	return read_elf(path, elf_memory(c->bytes, c->len), out);
-}
-
 /* A file is read piece by piece; a pipe holding an ELF file has to be swallowed whole. */
-static struct error *load_elf(const char *path, int fd, struct contents *c, struct symbols **out)
+static struct error *load_elf(const char *path, int fd, struct bytes *c, struct symbols **out)
 {
-	struct error *err;
-
-	elf_version(EV_CURRENT);
 	if (lseek(fd, 0, SEEK_SET) == 0)
 		return read_elf(path, elf_begin(fd, ELF_C_READ, NULL), out);
-	err = read_upto(path, fd, TEXT_MAX, c);
-	return err ? err : load_elf_at(path, c, out);
+	TRY(read_upto(path, fd, TEXT_MAX, c));
+	return read_elf(path, elf_memory((char *)c->data, c->len), out);
 }
 
 /* The ELF file inside of a packed kernel. */
-static struct error *load_kernel(const char *path, int fd, struct contents *c, struct symbols **out)
+static struct error *load_kernel(const char *path, int fd, struct bytes *c, struct symbols **out)
 {
-	struct contents elf = {0};
-	struct error *err = read_upto(path, fd, TEXT_MAX, c);
+	FREED char *elf = NULL;
+	size_t len;
 
-	if (!err)
-		err = kernel_image_unpack(path, c->bytes, c->len, &elf.bytes, &elf.len);
-	if (!err)
-		err = load_elf_at(path, &elf, out);
-	free(elf.bytes);
-	return err;
+	TRY(read_upto(path, fd, TEXT_MAX, c));
+	TRY(kernel_image_unpack(path, c->data, c->len, &elf, &len));
+	return read_elf(path, elf_memory(elf, len), out);
 }
 
-static struct error *load_text(const char *path, int fd, struct contents *c, struct symbols **out)
+static struct error *load_text(const char *path, int fd, struct bytes *c, struct symbols **out)
 {
-	struct contents all;
-	struct error *err;
+	char *text;
 
-	err = read_upto(path, fd, TEXT_MAX, c);
-	if (err)
-		return err;
-	all = *c;
-	if (all.len == TEXT_MAX)
+	TRY(read_upto(path, fd, TEXT_MAX, c));
+	if (c->len == TEXT_MAX)
 		return error_new(ERR_INPUT, "%s: too large to be a table of symbols", path);
-	*c = (struct contents){0};
-	return nm_read(path, all.bytes, all.len, out);
+	text = (char *)c->data;
+	c->data = NULL;
+	return nm_read(path, text, c->len, out);
 }
 
 /* Recognises the format by the first bytes. */
-static struct error *load_contents(const char *path, int fd, struct contents *c,
-				   struct symbols **out)
+static struct error *load_contents(const char *path, int fd, struct bytes *c, struct symbols **out)
 {
+	elf_version(EV_CURRENT);
 	if (c->len == 0)
 		return error_new(ERR_INPUT, "%s: the symbol file is empty", path);
-	if (c->len >= SELFMAG && !memcmp(c->bytes, ELFMAG, SELFMAG))
+	if (c->len >= SELFMAG && !memcmp(c->data, ELFMAG, SELFMAG))
 		return load_elf(path, fd, c, out);
-	if (kernel_image_has_elf(c->bytes, c->len))
+	if (kernel_image_has_elf(c->data, c->len))
 		return load_kernel(path, fd, c, out);
-	if (memchr(c->bytes, '\0', c->len))
+	if (memchr(c->data, '\0', c->len))
 		return error_new(ERR_INPUT,
 				 "%s: a binary file, but not an ELF file (if it is compressed, "
 				 "unpack it first)",
@@ -327,12 +286,11 @@ static struct error *load_contents(const char *path, int fd, struct contents *c,
 
 struct error *symbols_load(const char *path, struct symbols **out)
 {
-	struct contents c = {0};
+	CLOSED const int fd = open_to_read(path);
+	struct bytes c = {0};
 	struct error *err;
 	struct stat st;
-	int fd;
 
-	fd = open_to_read(path);
 	if (fd < 0)
 		return error_errno(ERR_INPUT, errno, "%s: cannot open the symbol file", path);
 	if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
@@ -341,7 +299,6 @@ struct error *symbols_load(const char *path, struct symbols **out)
 		err = read_upto(path, fd, HEAD_SIZE, &c);
 	if (!err)
 		err = load_contents(path, fd, &c, out);
-	free(c.bytes);
-	close(fd);
+	bytes_free(&c);
 	return err;
 }

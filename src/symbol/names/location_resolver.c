@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 
 #define CHUNK 1024
 struct location_chunk {
@@ -17,11 +18,13 @@ struct location_chunk {
 /* Name of an inlined function that has none. */
 #define NAMELESS "[inlined]"
 
-struct error *resolver_init(struct location_resolver *resolver)
+struct error *resolver_init(struct location_resolver *resolver, const struct images *images,
+			    const struct profile *profile)
 {
-	struct error *err = display_names_new(&resolver->names);
-
-	return err ? err : sources_new(&resolver->sources);
+	resolver->images = images;
+	resolver->profile = profile;
+	TRY(display_names_new(&resolver->names));
+	return sources_new(&resolver->sources);
 }
 
 void resolver_free(struct location_resolver *resolver)
@@ -100,17 +103,13 @@ static struct error *grow_slots(struct answers *answers)
 static struct error *number_answer(struct answers *answers, const struct answer *answer,
 				   uint32_t *number, bool *added)
 {
-	struct error *err = NULL;
 	uint32_t *slot;
 
 	if (!answers->n)
 		answers->n = 1;
 	if (answers->n >= answers->n_slots / 2)
-		err = grow_slots(answers);
-	if (!err)
-		err = ARRAY_RESERVE(&answers->at, &answers->room, answers->n + (size_t)1);
-	if (err)
-		return err;
+		TRY(grow_slots(answers));
+	TRY(ARRAY_RESERVE(&answers->at, &answers->room, answers->n + (size_t)1));
 	slot = find_slot(answers, answer);
 	*added = !*slot;
 	if (*added) {
@@ -143,12 +142,11 @@ static struct error *keep_answer(struct location_resolver *r, const struct locat
 				 struct resolved *one)
 {
 	bool added;
-	struct error *err =
-		number_answer(&r->answers, &(struct answer){at, n}, &one->answer, &added);
 
-	if (!err && added)
+	TRY(number_answer(&r->answers, &(struct answer){at, n}, &one->answer, &added));
+	if (added)
 		r->chunks->used += n;
-	return err;
+	return NULL;
 }
 
 static struct error *show_function(struct location_resolver *r, const char *name,
@@ -178,7 +176,6 @@ static struct error *put(struct location_resolver *r, struct resolved *one, cons
 			 uint64_t start, const struct source_frame *frames, size_t n)
 {
 	struct location *at = NULL;
-	struct error *err;
 	uint32_t count;
 
 	if (r->options.no_inline && n) {
@@ -186,23 +183,19 @@ static struct error *put(struct location_resolver *r, struct resolved *one, cons
 		n = 1;
 	}
 	count = (uint32_t)(n ? n : 1);
-	err = add_locations(r, count, &at);
-	if (err)
-		return err;
-	for (size_t i = 0; i < count && !err; i++) {
-		bool last = i == count - 1u;
+	TRY(add_locations(r, count, &at));
+	for (size_t i = 0; i < count; i++) {
+		const char *function = name;
 
-		at[i].inlined = !last;
 		at[i].start = start;
-		if (last)
-			err = show_function(r, name, &at[i]);
-		else
-			err = show_function(r, frames[i].function ? frames[i].function : NAMELESS,
-					    &at[i]);
-		if (!err && n)
-			err = show_line(r, &frames[i], &at[i]);
+		at[i].inlined = i + 1 < count;
+		if (at[i].inlined)
+			function = frames[i].function ?: NAMELESS;
+		TRY(show_function(r, function, &at[i]));
+		if (n)
+			TRY(show_line(r, &frames[i], &at[i]));
 	}
-	return err ? err : keep_answer(r, at, count, one);
+	return keep_answer(r, at, count, one);
 }
 
 /* The same where no line is known: most code of most functions has one answer. */
@@ -265,15 +258,13 @@ static bool write_unnamed(const struct location_resolver *r, const struct resolv
 static struct error *put_unnamed(struct location_resolver *r, struct resolved *one)
 {
 	struct location *at = NULL;
-	struct error *err = add_locations(r, 1, &at);
 	char text[288];
 
-	if (err)
-		return err;
+	TRY(add_locations(r, 1, &at));
 	at->in_image = write_unnamed(r, one, text, sizeof(text));
-	err = display_names_text(r->names, text, &at->function);
+	TRY(display_names_text(r->names, text, &at->function));
 	at->symbol = at->function;
-	return err ? err : keep_answer(r, at, 1, one);
+	return keep_answer(r, at, 1, one);
 }
 
 static struct error *put_recorded(struct location_resolver *r, struct resolved *one)
@@ -351,53 +342,47 @@ static struct error *take(void *ctx, size_t i, const struct source_answer *answe
 /* Asks for the addresses of one file. */
 static struct error *ask(struct location_resolver *r, struct resolved *list, size_t n)
 {
+	FREED uint64_t *addr = reallocarray(NULL, n, sizeof(*addr));
 	struct asking asking = {r, list};
-	uint64_t *addr = reallocarray(NULL, n, sizeof(*addr));
-	struct error *err;
 
 	if (!addr)
 		return error_no_memory();
 	for (size_t i = 0; i < n; i++)
 		addr[i] = list[i].file_addr;
-	err = sources_ask(r->sources, list->file, addr, n, take, &asking);
-	free(addr);
-	return err;
+	return sources_ask(r->sources, list->file, addr, n, take, &asking);
 }
 
 /* Places in the source, file by file. */
 static struct error *ask_all(struct location_resolver *r, struct resolved *list, size_t n)
 {
-	struct error *err = NULL;
 	size_t first = 0;
 
 	/* Mostly there is one file, and the caller has sorted. */
 	if (!is_sorted(list, n))
 		qsort(list, n, sizeof(*list), by_file);
-	for (size_t i = 1; i <= n && !err; i++) {
+	for (size_t i = 1; i <= n; i++) {
 		if (i < n && list[i].file == list[first].file)
 			continue;
 		if (list[first].file)
-			err = ask(r, list + first, i - first);
+			TRY(ask(r, list + first, i - first));
 		first = i;
 	}
-	return err;
+	return NULL;
 }
 
 struct error *resolve_all(struct location_resolver *r, struct resolved *list, size_t n)
 {
-	struct error *err = NULL;
-
 	for (size_t i = 0; i < n; i++)
 		find_function(r, &list[i]);
 	if (!r->options.no_source)
-		err = ask_all(r, list, n);
-	for (size_t i = 0; i < n && !err; i++) {
+		TRY(ask_all(r, list, n));
+	for (size_t i = 0; i < n; i++) {
 		struct resolved *one = &list[i];
 
 		if (!one->answer)
-			err = one->file ? put_symbol(r, one) : put_recorded(r, one);
+			TRY(one->file ? put_symbol(r, one) : put_recorded(r, one));
 	}
-	return err;
+	return NULL;
 }
 
 void resolver_forget(struct location_resolver *r)

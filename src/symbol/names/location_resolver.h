@@ -58,7 +58,8 @@ struct resolved {
 };
 
 /* resolver_free is due, also after an error. */
-struct error *resolver_init(struct location_resolver *resolver);
+struct error *resolver_init(struct location_resolver *resolver, const struct images *images,
+			    const struct profile *profile);
 void resolver_free(struct location_resolver *resolver);
 
 /* Sets `answer` of all of the list, whose order is changed. */

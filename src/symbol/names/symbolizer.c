@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "symbol/names/location_resolver.h"
 
 struct symbolizer {
@@ -24,15 +25,10 @@ struct error *symbolizer_new(const struct images *images, const struct profile *
 			     struct symbolizer **out)
 {
 	struct symbolizer *symbolizer = calloc(1, sizeof(*symbolizer));
-	struct error *err;
+	struct error *err = symbolizer ? ids_new(&symbolizer->ids) : error_no_memory();
 
-	if (!symbolizer)
-		return error_no_memory();
-	symbolizer->resolver.images = images;
-	symbolizer->resolver.profile = profile;
-	err = ids_new(&symbolizer->ids);
 	if (!err)
-		err = resolver_init(&symbolizer->resolver);
+		err = resolver_init(&symbolizer->resolver, images, profile);
 	if (err)
 		symbolizer_free(symbolizer);
 	else
@@ -78,15 +74,11 @@ const char *symbolizer_trouble(const struct symbolizer *symbolizer)
 static struct error *find(struct symbolizer *symbolizer, uint64_t addr, uint8_t kind,
 			  uint32_t **out)
 {
-	struct error *err;
 	uint32_t id;
 	bool added;
 
-	err = ids_get(symbolizer->ids, addr, kind, &id, &added);
-	if (!err)
-		err = ARRAY_RESERVE(&symbolizer->answer, &symbolizer->room, id + (size_t)1);
-	if (err)
-		return err;
+	TRY(ids_get(symbolizer->ids, addr, kind, &id, &added));
+	TRY(ARRAY_RESERVE(&symbolizer->answer, &symbolizer->room, id + (size_t)1));
 	*out = &symbolizer->answer[id];
 	if (added)
 		**out = 0;
@@ -130,37 +122,39 @@ static struct error *resolve_into(struct symbolizer *symbolizer, struct resolved
 struct error *symbolizer_prepare(struct symbolizer *symbolizer, const struct frame *frames,
 				 size_t n)
 {
-	struct resolved *list = new_batch(n);
-	struct error *err = list ? NULL : error_no_memory();
+	FREED struct resolved *list = new_batch(n);
 	size_t fresh = 0;
 
+	if (!list)
+		return error_no_memory();
 	forget_if_changed(symbolizer);
-	for (size_t i = 0; i < n && !err; i++) {
-		uint32_t *answer = NULL;
+	for (size_t i = 0; i < n; i++) {
+		uint32_t *answer;
 
-		err = find(symbolizer, frames[i].addr, frames[i].kind, &answer);
-		if (!err && !*answer)
+		TRY(find(symbolizer, frames[i].addr, frames[i].kind, &answer));
+		if (!*answer)
 			list[fresh++] =
 				(struct resolved){.addr = frames[i].addr,
 						  .kind = frames[i].kind,
 						  .index = (uint32_t)(answer - symbolizer->answer)};
-		if (!err && (fresh == BATCH || i + 1 == n)) {
-			err = resolve_into(symbolizer, list, fresh, symbolizer->answer);
+		if (fresh == BATCH || i + 1 == n) {
+			TRY(resolve_into(symbolizer, list, fresh, symbolizer->answer));
 			fresh = 0;
 		}
 	}
-	free(list);
-	return err;
+	return NULL;
 }
 
-/* Resolves all frames; answer: [numbers->n]. */
-static struct error *resolve_frames(struct symbolizer *symbolizer, const struct stacks *stacks,
-				    const struct frame_numbers *numbers, uint32_t *answer)
+/* Resolves all frames of the store. */
+static struct error *resolve_frames(struct symbolizer *symbolizer, const struct stacks *stacks)
 {
-	struct resolved *list = new_batch(numbers->n);
-	struct error *err = list ? NULL : error_no_memory();
+	const struct frame_numbers *numbers = &symbolizer->frames;
+	FREED struct resolved *list = new_batch(numbers->n);
 
-	for (uint32_t i = 0; i < numbers->n && !err; i += BATCH) {
+	symbolizer->of_frame = array_zeros(numbers->n + (size_t)1, sizeof(*symbolizer->of_frame));
+	if (!list || !symbolizer->of_frame)
+		return error_no_memory();
+	for (uint32_t i = 0; i < numbers->n; i += BATCH) {
 		const uint32_t n = numbers->n - i < BATCH ? numbers->n - i : BATCH;
 
 		for (uint32_t k = 0; k < n; k++) {
@@ -170,28 +164,21 @@ static struct error *resolve_frames(struct symbolizer *symbolizer, const struct 
 						    .kind = node->kind,
 						    .index = i + k};
 		}
-		err = resolve_into(symbolizer, list, n, answer);
+		TRY(resolve_into(symbolizer, list, n, symbolizer->of_frame));
 	}
-	free(list);
-	return err;
+	return NULL;
 }
 
 struct error *symbolizer_prepare_stacks(struct symbolizer *symbolizer, const struct stacks *stacks)
 {
-	struct frame_numbers *frames = &symbolizer->frames;
 	struct error *err;
 
 	forget_if_changed(symbolizer);
 	if (symbolizer->stacks == stacks && symbolizer->n_nodes == stacks_count(stacks))
 		return NULL;
 	forget_stacks(symbolizer);
-	err = frame_numbers_new(stacks, frames);
-	if (err)
-		return err;
-	symbolizer->of_frame = array_zeros(frames->n + (size_t)1, sizeof(*symbolizer->of_frame));
-	err = symbolizer->of_frame
-		      ? resolve_frames(symbolizer, stacks, frames, symbolizer->of_frame)
-		      : error_no_memory();
+	TRY(frame_numbers_new(stacks, &symbolizer->frames));
+	err = resolve_frames(symbolizer, stacks);
 	if (err) {
 		forget_stacks(symbolizer);
 		return err;
@@ -299,11 +286,8 @@ struct stand_ins {
 struct error *stand_ins_new(struct stand_ins **out)
 {
 	struct stand_ins *all = calloc(1, sizeof(*all));
-	struct error *err;
+	struct error *err = all ? pool_new(&all->pool) : error_no_memory();
 
-	if (!all)
-		return error_no_memory();
-	err = pool_new(&all->pool);
 	if (!err)
 		err = ids_new(&all->ids);
 	if (err)
@@ -328,23 +312,17 @@ struct error *stand_ins_function(struct stand_ins *all, const char *name, const 
 {
 	struct texts texts;
 	bool added;
-	struct error *err = pool_intern(all->pool, name, strlen(name), &texts.name);
 
 	*number = STAND_IN_NO_FUNCTION;
-	if (!err)
-		err = pool_intern(all->pool, file, strlen(file), &texts.file);
-	if (err)
-		return err;
+	TRY(pool_intern(all->pool, name, strlen(name), &texts.name));
+	TRY(pool_intern(all->pool, file, strlen(file), &texts.file));
 	if (ids_find(all->ids, (uintptr_t)texts.name, (uintptr_t)texts.file, number) ||
 	    ids_count(all->ids) == STAND_IN_FUNCTIONS)
 		return NULL;
-	err = ARRAY_RESERVE(&all->at, &all->room, ids_count(all->ids) + (size_t)1);
-	if (!err)
-		err = ids_get(all->ids, (uintptr_t)texts.name, (uintptr_t)texts.file, number,
-			      &added);
-	if (!err)
-		all->at[*number] = texts;
-	return err;
+	TRY(ARRAY_RESERVE(&all->at, &all->room, ids_count(all->ids) + (size_t)1));
+	TRY(ids_get(all->ids, (uintptr_t)texts.name, (uintptr_t)texts.file, number, &added));
+	all->at[*number] = texts;
+	return NULL;
 }
 
 bool stand_ins_find(const struct stand_ins *all, uint64_t addr, struct stand_in *out)
