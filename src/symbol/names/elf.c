@@ -5,9 +5,9 @@
 #include <libelf.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/debug_file.h"
+#include "base/owned.h"
 #include "symbol/kernel/kernel.h"
 #include "symbol/names/table.h"
 #include "symbol/source/source.h"
@@ -115,9 +115,7 @@ static struct error *read_sections(struct elf_image *image)
 {
 	size_t n;
 
-	if (elf_getshdrnum(image->elf, &n))
-		return damaged(image);
-	if (!n && image->head.e_shoff)
+	if (elf_getshdrnum(image->elf, &n) || (!n && image->head.e_shoff))
 		return damaged(image);
 	image->sections = calloc(n + 1, sizeof(*image->sections));
 	if (!image->sections)
@@ -240,9 +238,7 @@ static bool is_function(const struct elf_image *image, const struct symtab *tab,
 static struct error *collect(const struct elf_image *image, const struct symtab *tab,
 			     struct symbol_candidates *list)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 1; i < tab->n && !err; i++) {
+	for (size_t i = 1; i < tab->n; i++) {
 		struct symbol_candidate one;
 		Elf32_Word wide = 0;
 		GElf_Sym sym;
@@ -256,38 +252,9 @@ static struct error *collect(const struct elf_image *image, const struct symtab 
 		else if (index >= SHN_LORESERVE)
 			continue;
 		if (is_function(image, tab, &sym, index, &one))
-			err = symbol_candidates_add(list, &one);
+			TRY(symbol_candidates_add(list, &one));
 	}
-	return err;
-}
-
-/* An identifier of the file's contents that linkers put into a note. */
-static void find_build_id(const struct elf_image *image, char hex[2 * BUILD_ID_MAX + 1])
-{
-	Elf_Scn *scn = NULL;
-
-	hex[0] = '\0';
-	while ((scn = elf_nextscn(image->elf, scn))) {
-		size_t name, desc, at = 0;
-		GElf_Shdr shdr;
-		GElf_Nhdr note;
-		Elf_Data *data;
-
-		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_NOTE)
-			continue;
-		data = elf_getdata(scn, NULL);
-		while (data && (at = gelf_getnote(data, at, &note, &name, &desc))) {
-			const uint8_t *bytes = (const uint8_t *)data->d_buf;
-
-			if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != sizeof("GNU") ||
-			    memcmp(bytes + name, "GNU", sizeof("GNU")) ||
-			    note.n_descsz > BUILD_ID_MAX)
-				continue;
-			for (size_t i = 0; i < note.n_descsz; i++)
-				sprintf(hex + 2 * i, "%02x", bytes[desc + i]);
-			return;
-		}
-	}
+	return NULL;
 }
 
 static uint64_t code_bytes(const struct elf_image *image)
@@ -362,8 +329,8 @@ static bool is_same_machine(GElf_Half a, GElf_Half b)
 /* Tries the separate debug file of a stripped one; a damaged one counts as none. */
 static void try_debug_file(const struct elf_image *stripped, struct symbols **out)
 {
+	CLOSED const int fd = debug_file_open(stripped->path, stripped->elf);
 	struct elf_image image = {.path = stripped->path};
-	int fd = debug_file_open(stripped->path, stripped->elf);
 
 	if (fd < 0)
 		return;
@@ -378,13 +345,11 @@ static void try_debug_file(const struct elf_image *stripped, struct symbols **ou
 	}
 	free(image.sections);
 	elf_end(image.elf);
-	close(fd);
 }
 
 static struct error *read_image(struct elf_image *image, struct symbols **out)
 {
 	char build_id[2 * BUILD_ID_MAX + 1];
-	struct error *err;
 
 	if (!gelf_getehdr(image->elf, &image->head))
 		return damaged(image);
@@ -394,23 +359,20 @@ static struct error *read_image(struct elf_image *image, struct symbols **out)
 			"%s: an object file that is not linked, its addresses mean nothing; "
 			"give the linked image",
 			image->path);
-	err = read_sections(image);
-	if (!err)
-		err = try_table(image, SHT_SYMTAB, out);
-	if (!err && !*out)
+	TRY(read_sections(image));
+	TRY(try_table(image, SHT_SYMTAB, out));
+	if (!*out)
 		try_debug_file(image, out);
-	if (!err && !*out)
-		err = try_table(image, SHT_DYNSYM, out);
-	if (!err && !*out)
-		err = kernel_elf_symbols(image->path, image->elf, out);
-	if (err)
-		return err;
+	if (!*out)
+		TRY(try_table(image, SHT_DYNSYM, out));
+	if (!*out)
+		TRY(kernel_elf_symbols(image->path, image->elf, out));
 	if (!*out)
 		return error_new(ERR_INPUT,
 				 "%s: no function symbols in this ELF file (stripped?); give the "
 				 "image as the linker wrote it, or the output of nm -n",
 				 image->path);
-	find_build_id(image, build_id);
+	elf_build_id(image->elf, build_id);
 	symbols_set_build_id(*out, build_id);
 	return NULL;
 }

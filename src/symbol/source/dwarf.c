@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/bytes.h"
 #include "base/debug_file.h"
 #include "base/preopen.h"
 #include "symbol/images/code.h"
@@ -25,13 +26,13 @@ static bool has_debug_info(Elf *elf)
 	       elf_find_section(elf, ".zdebug_info", &shdr);
 }
 
-static void build_id_of(Elf *elf, char *hex)
+void elf_build_id(Elf *elf, char *hex)
 {
 	const void *id;
-	ssize_t len = dwelf_elf_gnu_build_id(elf, &id);
+	const ssize_t len = dwelf_elf_gnu_build_id(elf, &id);
 
 	*hex = '\0';
-	for (ssize_t i = 0; i < len && i < BUILD_ID_MAX; i++)
+	for (ssize_t i = 0; i < len && len <= BUILD_ID_MAX; i++)
 		sprintf(hex + 2 * i, "%02x", ((const unsigned char *)id)[i]);
 }
 
@@ -39,7 +40,7 @@ static bool has_build_id(Elf *elf, const char *hex)
 {
 	char own[2 * BUILD_ID_MAX + 1];
 
-	build_id_of(elf, own);
+	elf_build_id(elf, own);
 	return !*hex || !strcmp(own, hex);
 }
 
@@ -157,7 +158,7 @@ bool dwarf_file_lacks(const char *path, char *hex)
 	elf_version(EV_CURRENT);
 	*hex = '\0';
 	if (open_at(path, &file)) {
-		build_id_of(file.elf, hex);
+		elf_build_id(file.elf, hex);
 		lacks = *hex && !has_debug_info(file.elf) && !go_to_debug_file(path, &file);
 	}
 	dwarf_file_close(&file);
@@ -196,19 +197,15 @@ struct stretch {
 struct dwarf_reading {
 	struct stretch *stretch;
 	size_t n, room;
-	char *names;
-	size_t len, names_room;
+	struct bytes names;
 	unsigned entries; /* that may still be read */
 };
 
 static struct error *add_stretch(struct dwarf_reading *r, uint64_t start, uint64_t end, size_t name)
 {
-	struct error *err = ARRAY_RESERVE(&r->stretch, &r->room, r->n + 1);
+	const struct stretch one = {start, end, name};
 
-	if (err)
-		return err;
-	r->stretch[r->n++] = (struct stretch){start, end, name};
-	return NULL;
+	return ARRAY_ADD(&r->stretch, &r->room, &r->n, &one);
 }
 
 /* *at: its offset, NO_NAME if it is too long. */
@@ -218,48 +215,26 @@ static struct error *add_name(struct dwarf_reading *r, const char *name, const c
 	size_t len = strlen(name), all = len + strlen(suffix) + 1;
 
 	*at = NO_NAME;
-	if (len > NAME_MAX_LEN || all > STRINGS_MAX - r->len)
+	if (len > NAME_MAX_LEN || all > STRINGS_MAX - r->names.len)
 		return NULL;
-	if (all > r->names_room - r->len) {
-		size_t room = 2 * r->names_room + all + 4096;
-		char *names = realloc(r->names, room);
-
-		if (!names)
-			return error_no_memory();
-		r->names = names;
-		r->names_room = room;
-	}
-	*at = r->len;
-	memcpy(r->names + r->len, name, len);
-	strcpy(r->names + r->len + len, suffix);
-	r->len += all;
+	TRY(bytes_reserve(&r->names, all));
+	*at = r->names.len;
+	put_bytes(&r->names, name, len);
+	put_bytes(&r->names, suffix, strlen(suffix) + 1);
 	return NULL;
-}
-
-/* As in a table of symbols, if it tells that. */
-static const char *name_of(Dwarf_Die *die)
-{
-	Dwarf_Attribute attr;
-	const char *name = NULL;
-
-	if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attr) ||
-	    dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attr))
-		name = dwarf_formstring(&attr);
-	return name ? name : dwarf_diename(die);
 }
 
 /* The first stretch is where a function begins, or DW_AT_entry_pc says which. */
 static struct error *add_function(struct dwarf_reading *r, Dwarf_Die *die)
 {
 	size_t name = NO_NAME, cold = NO_NAME;
-	const char *text = name_of(die);
+	const char *text = dwarf_function_name(die);
 	Dwarf_Addr base, start, end, entry;
-	struct error *err = NULL;
 	ptrdiff_t at = 0;
 
-	if (!text || !*text || dwarf_entrypc(die, &entry))
+	if (!text || dwarf_entrypc(die, &entry))
 		return NULL;
-	for (int i = 0; i < RANGES_MAX && !err; i++) {
+	for (int i = 0; i < RANGES_MAX; i++) {
 		size_t *which;
 
 		at = dwarf_ranges(die, at, &base, &start, &end);
@@ -269,27 +244,26 @@ static struct error *add_function(struct dwarf_reading *r, Dwarf_Die *die)
 			continue;
 		which = entry - start < end - start ? &name : &cold;
 		if (*which == NO_NAME)
-			err = add_name(r, text, which == &cold ? COLD : "", which);
-		if (!err && *which != NO_NAME)
-			err = add_stretch(r, start, end, *which);
+			TRY(add_name(r, text, which == &cold ? COLD : "", which));
+		if (*which != NO_NAME)
+			TRY(add_stretch(r, start, end, *which));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *add_unit(struct dwarf_reading *r, Dwarf_Die *die)
 {
 	Dwarf_Addr base, start, end;
-	struct error *err = NULL;
 	ptrdiff_t at = 0;
 
-	for (int i = 0; i < RANGES_MAX && !err; i++) {
+	for (int i = 0; i < RANGES_MAX; i++) {
 		at = dwarf_ranges(die, at, &base, &start, &end);
 		if (at <= 0)
 			break;
 		if (end > start)
-			err = add_stretch(r, start, end, NO_NAME);
+			TRY(add_stretch(r, start, end, NO_NAME));
 	}
-	return err;
+	return NULL;
 }
 
 static bool may_hold_functions(int tag)
@@ -301,37 +275,34 @@ static bool may_hold_functions(int tag)
 /* Reads all entries below one, at any depth. */
 static struct error *walk(struct dwarf_reading *r, Dwarf_Die *parent, unsigned depth)
 {
-	struct error *err = NULL;
 	Dwarf_Die die;
 	int none = dwarf_child(parent, &die);
 
-	for (; !none && !err && r->entries; none = dwarf_siblingof(&die, &die)) {
+	for (; !none && r->entries; none = dwarf_siblingof(&die, &die)) {
 		const int tag = dwarf_tag(&die);
 
 		r->entries--;
 		if (tag == DW_TAG_subprogram)
-			err = add_function(r, &die);
+			TRY(add_function(r, &die));
 		else if (depth < DEPTH_MAX && may_hold_functions(tag))
-			err = walk(r, &die, depth + 1);
+			TRY(walk(r, &die, depth + 1));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *read_units(struct dwarf_reading *r, Dwarf *dwarf)
 {
-	struct error *err = NULL;
 	Dwarf_CU *unit = NULL;
 	Dwarf_Die die;
 
-	while (!err && r->entries && !dwarf_get_units(dwarf, unit, &unit, NULL, NULL, &die, NULL)) {
+	while (r->entries && !dwarf_get_units(dwarf, unit, &unit, NULL, NULL, &die, NULL)) {
 		r->entries--;
 		if (dwarf_tag(&die) != DW_TAG_compile_unit)
 			continue;
-		err = add_unit(r, &die);
-		if (!err)
-			err = walk(r, &die, 0);
+		TRY(add_unit(r, &die));
+		TRY(walk(r, &die, 0));
 	}
-	return err;
+	return NULL;
 }
 
 /*
@@ -353,21 +324,20 @@ static struct error *append(const struct dwarf_reading *r, struct symbol_candida
 			    char **strings, size_t len)
 {
 	const bool none_at_zero = is_thrown_away(r, list);
-	char *all = malloc(len + r->len + 1);
-	struct error *err = NULL;
+	char *all = malloc(len + r->names.len + 1);
 
 	if (!all)
 		return error_no_memory();
 	if (len)
 		memcpy(all, *strings, len);
-	if (r->len)
-		memcpy(all + len, r->names, r->len);
+	if (r->names.len)
+		memcpy(all + len, r->names.data, r->names.len);
 	for (size_t i = 0; i < list->n; i++)
 		if (list->at[i].name)
 			list->at[i].name = all + (list->at[i].name - *strings);
 	free(*strings);
 	*strings = all;
-	for (size_t i = 0; i < r->n && !err; i++) {
+	for (size_t i = 0; i < r->n; i++) {
 		const struct stretch *from = &r->stretch[i];
 		struct symbol_candidate one = {.start = from->start, .bind = BIND_DEBUG};
 
@@ -377,12 +347,12 @@ static struct error *append(const struct dwarf_reading *r, struct symbol_candida
 			one.name = all + len + from->name;
 			one.size = from->end - from->start;
 		}
-		err = symbol_candidates_add(list, &one);
+		TRY(symbol_candidates_add(list, &one));
 		one.start = from->end;
-		if (!err && !one.name)
-			err = symbol_candidates_add(list, &one);
+		if (!one.name)
+			TRY(symbol_candidates_add(list, &one));
 	}
-	return err;
+	return NULL;
 }
 
 struct error *dwarf_functions(const char *path, struct symbol_candidates *list, char **strings,
@@ -401,6 +371,6 @@ struct error *dwarf_functions(const char *path, struct symbol_candidates *list, 
 	if (!err && r.n)
 		err = append(&r, list, strings, len);
 	free(r.stretch);
-	free(r.names);
+	bytes_free(&r.names);
 	return err;
 }

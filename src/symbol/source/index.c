@@ -23,18 +23,23 @@ struct scope {
 
 #define SCOPE_NONE UINT32_MAX
 
-/* The code of a scope, which may be in several pieces; of one that is in others these come first. */
-struct scope_range {
+/* Code of a scope or a unit, which may be in several pieces. */
+struct range {
 	uint64_t start, end;
-	uint32_t scope;
+	uint32_t of; /* index of the scope, which comes behind those around it; or of the unit */
+};
+
+struct ranges {
+	struct range *at;
+	size_t n, room;
 };
 
 struct source_unit {
 	Dwarf_Die die;	       /* that has the line table */
 	const char *directory; /* of files without one; NULL: not known */
 	struct scope *scope;
-	struct scope_range *range;
-	size_t n_scopes, scopes_room, n_ranges, ranges_room;
+	size_t n_scopes, scopes_room;
+	struct ranges ranges;
 	struct stretches cut; /* into ranges, by their indices */
 };
 
@@ -48,32 +53,35 @@ struct scope_walk {
 
 static struct error *add_scope(struct source_unit *unit, const struct scope *one, uint32_t *index)
 {
-	struct error *err =
-		unit->n_scopes + 1 < SCOPE_NONE
-			? ARRAY_RESERVE(&unit->scope, &unit->scopes_room, unit->n_scopes + 1)
-			: error_no_memory();
-
-	if (err)
-		return err;
+	if (unit->n_scopes + 1 >= SCOPE_NONE)
+		return error_no_memory();
 	*index = (uint32_t)unit->n_scopes;
-	unit->scope[unit->n_scopes++] = *one;
-	return NULL;
+	return ARRAY_ADD(&unit->scope, &unit->scopes_room, &unit->n_scopes, one);
 }
 
-static struct error *add_range(struct source_unit *unit, const struct scope_range *one)
+static struct error *add_range(struct ranges *ranges, const struct range *one)
 {
-	struct error *err =
-		unit->n_ranges + 1 < STRETCH_NOBODY
-			? ARRAY_RESERVE(&unit->range, &unit->ranges_room, unit->n_ranges + 1)
-			: error_no_memory();
-
-	if (!err)
-		unit->range[unit->n_ranges++] = *one;
-	return err;
+	return ranges->n + 1 < STRETCH_NOBODY
+		       ? ARRAY_ADD(&ranges->at, &ranges->room, &ranges->n, one)
+		       : error_no_memory();
 }
 
-/* The linkage name if there is one: it can be demangled, and says most. */
-static const char *name_of(Dwarf_Die *die)
+/* In order of address, outer ones before those in them. */
+static int range_cmp(const void *left, const void *right)
+{
+	const struct range *a = left, *b = right;
+	const int order = COMPARE(a->start, b->start) ?: COMPARE(b->end, a->end);
+
+	return order ?: COMPARE(a->of, b->of);
+}
+
+static void sort_ranges(struct ranges *ranges)
+{
+	if (ranges->n)
+		qsort(ranges->at, ranges->n, sizeof(*ranges->at), range_cmp);
+}
+
+const char *dwarf_function_name(Dwarf_Die *die)
 {
 	static const unsigned names[] = {DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name};
 	Dwarf_Attribute attribute;
@@ -98,20 +106,17 @@ static Dwarf_Word number_of(Dwarf_Die *die, unsigned name)
 static struct error *take_scope(const struct scope_walk *walk, Dwarf_Die *die, bool inlined,
 				uint32_t *outer)
 {
-	struct source_unit *unit = walk->unit;
-	struct scope_range range = {0};
+	struct range range = {.of = SCOPE_NONE};
 	struct scope scope = {.parent = SCOPE_NONE};
 	ptrdiff_t at = 0;
 	Dwarf_Addr base;
-	struct error *err = NULL;
-	bool first = true;
 
 	/* A function without code is a declaration, or was inlined everywhere. */
-	while (!err && (at = dwarf_ranges(die, at, &base, &range.start, &range.end)) > 0) {
+	while ((at = dwarf_ranges(die, at, &base, &range.start, &range.end)) > 0) {
 		if (range.end <= range.start)
 			continue;
-		if (first) {
-			scope.name = name_of(die);
+		if (range.of == SCOPE_NONE) {
+			scope.name = dwarf_function_name(die);
 			if (inlined) {
 				Dwarf_Word line = number_of(die, DW_AT_call_line);
 				Dwarf_Word file = number_of(die, DW_AT_call_file);
@@ -122,15 +127,13 @@ static struct error *take_scope(const struct scope_walk *walk, Dwarf_Die *die, b
 					scope.call_file =
 						dwarf_filesrc(walk->files, file, NULL, NULL);
 			}
-			err = add_scope(unit, &scope, &range.scope);
-			first = false;
+			TRY(add_scope(walk->unit, &scope, &range.of));
 		}
-		if (!err)
-			err = add_range(unit, &range);
+		TRY(add_range(&walk->unit->ranges, &range));
 	}
-	if (!first)
-		*outer = range.scope;
-	return err;
+	if (range.of != SCOPE_NONE)
+		*outer = range.of;
+	return NULL;
 }
 
 /* Nothing that has code is below these. */
@@ -151,7 +154,6 @@ static bool is_barren(int tag)
 static struct error *walk_below(const struct scope_walk *walk, Dwarf_Die *parent, uint32_t outer,
 				unsigned depth)
 {
-	struct error *err = NULL;
 	Dwarf_Die die;
 
 	if (depth == DEPTH_MAX || dwarf_child(parent, &die) != 0)
@@ -163,11 +165,11 @@ static struct error *walk_below(const struct scope_walk *walk, Dwarf_Die *parent
 		if (is_barren(tag))
 			continue;
 		if (tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine)
-			err = take_scope(walk, &die, tag == DW_TAG_inlined_subroutine, &inside);
-		if (!err && dwarf_haschildren(&die) > 0)
-			err = walk_below(walk, &die, inside, depth + 1);
-	} while (!err && dwarf_siblingof(&die, &die) == 0);
-	return err;
+			TRY(take_scope(walk, &die, tag == DW_TAG_inlined_subroutine, &inside));
+		if (dwarf_haschildren(&die) > 0)
+			TRY(walk_below(walk, &die, inside, depth + 1));
+	} while (dwarf_siblingof(&die, &die) == 0);
+	return NULL;
 }
 
 /* The functions of a skeleton are in a file of their own (.dwo). */
@@ -207,23 +209,16 @@ static struct error *source_scopes(struct source_unit *unit, const struct dwarf_
 	return walk_below(&walk, top, SCOPE_NONE, 0);
 }
 
-/* Outer ones before those in them. */
-static int range_cmp(const void *left, const void *right)
-{
-	const struct scope_range *a = left, *b = right;
-	const int order = COMPARE(a->start, b->start) ?: COMPARE(b->end, a->end);
-
-	return order ?: COMPARE(a->scope, b->scope);
-}
-
 /*
  * Cuts the code into stretches by innermost function; overlaps are cut off at
  * the end of the outer one.
  */
-static void cut(struct source_unit *unit)
+static struct error *cut(struct source_unit *unit)
 {
-	for (size_t i = 0; i < unit->n_ranges; i++) {
-		const struct scope_range *range = &unit->range[i];
+	sort_ranges(&unit->ranges);
+	TRY(stretches_new(&unit->cut, unit->ranges.n));
+	for (size_t i = 0; i < unit->ranges.n; i++) {
+		const struct range *range = &unit->ranges.at[i];
 		uint64_t end = range->end;
 
 		stretches_close(&unit->cut, range->start);
@@ -232,17 +227,6 @@ static void cut(struct source_unit *unit)
 		stretches_open(&unit->cut, range->start, end, (uint32_t)i);
 	}
 	stretches_end(&unit->cut);
-}
-
-static struct error *index_ranges(struct source_unit *unit)
-{
-	struct error *err = stretches_new(&unit->cut, unit->n_ranges);
-
-	if (err)
-		return err;
-	if (unit->n_ranges)
-		qsort(unit->range, unit->n_ranges, sizeof(*unit->range), range_cmp);
-	cut(unit);
 	return NULL;
 }
 
@@ -251,7 +235,7 @@ static void source_unit_free(struct source_unit *unit)
 	if (!unit)
 		return;
 	free(unit->scope);
-	free(unit->range);
+	free(unit->ranges.at);
 	stretches_free(&unit->cut);
 	free(unit);
 }
@@ -271,7 +255,7 @@ static struct error *source_unit_new(const Dwarf_Die *die, const struct dwarf_fi
 		unit->directory = dwarf_formstring(&directory);
 	err = source_scopes(unit, file);
 	if (!err)
-		err = index_ranges(unit);
+		err = cut(unit);
 	if (err)
 		source_unit_free(unit);
 	else
@@ -296,8 +280,8 @@ static uint64_t start_of(const struct source_unit *unit, uint32_t scope, uint32_
 {
 	/* In order of address, outer ones first: it is before those in it. */
 	for (uint32_t i = range + 1; i-- > 0;)
-		if (unit->range[i].scope == scope)
-			return unit->range[i].start;
+		if (unit->ranges.at[i].of == scope)
+			return unit->ranges.at[i].start;
 	return 0;
 }
 
@@ -314,7 +298,7 @@ static void source_unit_find(struct source_unit *unit, uint64_t addr, struct sou
 		return;
 	}
 	answer->n = 1;
-	at = unit->range[range].scope;
+	at = unit->ranges.at[range].of;
 	for (;;) {
 		const struct scope *scope = &unit->scope[at];
 
@@ -329,11 +313,6 @@ static void source_unit_find(struct source_unit *unit, uint64_t addr, struct sou
 	answer->start = start_of(unit, at, range);
 }
 
-struct unit_range {
-	uint64_t start, end;
-	uint32_t unit;
-};
-
 struct known_unit {
 	Dwarf_Die die;
 	struct source_unit *unit; /* NULL: nobody has asked for it yet */
@@ -342,73 +321,43 @@ struct known_unit {
 struct source_index {
 	struct dwarf_file file;
 	struct known_unit *unit;
-	struct unit_range *range; /* by start */
-	uint64_t *reach;	  /* [n_ranges]: the greatest end of this and all before */
-	size_t n_units, units_room, n_ranges, ranges_room;
+	size_t n_units, units_room;
+	struct ranges ranges;
+	uint64_t *reach; /* for each range: the greatest end of this and all before */
 };
-
-static struct error *add_unit(struct source_index *index, const Dwarf_Die *die)
-{
-	struct error *err = ARRAY_RESERVE(&index->unit, &index->units_room, index->n_units + 1);
-
-	if (err)
-		return err;
-	index->unit[index->n_units++] = (struct known_unit){.die = *die};
-	return NULL;
-}
-
-static struct error *add_unit_range(struct source_index *index, const struct unit_range *one)
-{
-	struct error *err = ARRAY_RESERVE(&index->range, &index->ranges_room, index->n_ranges + 1);
-
-	if (err)
-		return err;
-	index->range[index->n_ranges++] = *one;
-	return NULL;
-}
 
 static struct error *take_unit(struct source_index *index, Dwarf_Die *die)
 {
-	struct unit_range range = {.unit = (uint32_t)index->n_units};
-	struct error *err = add_unit(index, die);
+	const struct known_unit unit = {.die = *die};
+	struct range range = {.of = (uint32_t)index->n_units};
 	ptrdiff_t at = 0;
 	Dwarf_Addr base;
 
-	while (!err && (at = dwarf_ranges(die, at, &base, &range.start, &range.end)) > 0)
+	TRY(ARRAY_ADD(&index->unit, &index->units_room, &index->n_units, &unit));
+	while ((at = dwarf_ranges(die, at, &base, &range.start, &range.end)) > 0)
 		if (range.end > range.start)
-			err = add_unit_range(index, &range);
-	return err;
-}
-
-static int unit_range_cmp(const void *left, const void *right)
-{
-	const struct unit_range *a = left, *b = right;
-	const int order = COMPARE(a->start, b->start) ?: COMPARE(b->end, a->end);
-
-	return order ?: COMPARE(a->unit, b->unit);
+			TRY(add_range(&index->ranges, &range));
+	return NULL;
 }
 
 static struct error *list_units(struct source_index *index)
 {
+	uint64_t reach = 0;
 	Dwarf_CU *cu = NULL;
-	struct error *err = NULL;
 	Dwarf_Die die;
 	uint8_t type;
 
-	while (!err && dwarf_get_units(index->file.dwarf, cu, &cu, NULL, &type, &die, NULL) == 0)
+	while (dwarf_get_units(index->file.dwarf, cu, &cu, NULL, &type, &die, NULL) == 0)
 		if (type == DW_UT_compile || type == DW_UT_skeleton)
-			err = take_unit(index, &die);
-	if (err)
-		return err;
-	index->reach = calloc(index->n_ranges + 1, sizeof(*index->reach));
+			TRY(take_unit(index, &die));
+	index->reach = calloc(index->ranges.n + 1, sizeof(*index->reach));
 	if (!index->reach)
 		return error_no_memory();
-	if (index->n_ranges)
-		qsort(index->range, index->n_ranges, sizeof(*index->range), unit_range_cmp);
-	for (size_t i = 0; i < index->n_ranges; i++) {
-		index->reach[i] = index->range[i].end;
-		if (i && index->reach[i - 1] > index->reach[i])
-			index->reach[i] = index->reach[i - 1];
+	sort_ranges(&index->ranges);
+	for (size_t i = 0; i < index->ranges.n; i++) {
+		if (index->ranges.at[i].end > reach)
+			reach = index->ranges.at[i].end;
+		index->reach[i] = reach;
 	}
 	return NULL;
 }
@@ -420,7 +369,7 @@ static void source_index_close(struct source_index *index)
 	for (size_t i = 0; i < index->n_units; i++)
 		source_unit_free(index->unit[i].unit);
 	free(index->unit);
-	free(index->range);
+	free(index->ranges.at);
 	free(index->reach);
 	dwarf_file_close(&index->file);
 	free(index);
@@ -436,36 +385,34 @@ struct error *source_index_open(const char *path, const char *build_id, struct s
 		return error_no_memory();
 	if (dwarf_file_open(path, build_id, &index->file))
 		err = list_units(index);
-	if (err || !index->n_ranges) {
+	if (err || !index->ranges.n)
 		source_index_close(index);
-		return err;
-	}
-	*out = index;
-	return NULL;
+	else
+		*out = index;
+	return err;
 }
 
 /* The last range that begins at or before `addr` and holds it. */
-static const struct unit_range *range_at(const struct source_index *index, uint64_t addr)
+static const struct range *range_at(const struct source_index *index, uint64_t addr)
 {
-	size_t low = ARRAY_UPTO(index->range, index->n_ranges, start, addr);
+	const struct range *range = index->ranges.at;
+	size_t low = ARRAY_UPTO(range, index->ranges.n, start, addr);
 
 	while (low-- > 0 && index->reach[low] > addr)
-		if (index->range[low].end > addr)
-			return &index->range[low];
+		if (range[low].end > addr)
+			return &range[low];
 	return NULL;
 }
 
 const char *source_index_find(struct source_index *index, uint64_t addr,
 			      struct source_answer *answer)
 {
-	const struct unit_range *range = range_at(index, addr);
-	struct known_unit *known = range ? &index->unit[range->unit] : NULL;
-	struct error *err = NULL;
+	const struct range *range = range_at(index, addr);
+	struct known_unit *known = range ? &index->unit[range->of] : NULL;
 
 	answer->n = 0;
 	if (known && !known->unit)
-		err = source_unit_new(&known->die, &index->file, &known->unit);
-	error_free(err);
+		error_free(source_unit_new(&known->die, &index->file, &known->unit));
 	if (!known || !known->unit)
 		return NULL;
 	source_unit_find(known->unit, addr, answer);

@@ -34,14 +34,13 @@ struct source;
 struct error *source_open(const char *path, const char *build_id, struct source **out);
 void source_close(struct source *source);
 
-/* Addresses that are asked for at once are cheapest in hundreds. */
+/* Addresses that are sent at once: in hundreds they are cheapest. */
 #define SOURCE_BATCH 512
 
 /*
- * Asks for `n` addresses of the file, SOURCE_BATCH at most; `take` is called
- * for each of them, in order. Strings are good until source_close. False when
- * the process has died, is too slow or talks nonsense: nothing more will come
- * from it.
+ * Asks for `n` addresses of the file; `take` is called for each of them, in
+ * order. Strings are good until source_close. False when the process has died,
+ * is too slow or talks nonsense: nothing more will come from it.
  */
 typedef struct error *source_taker(void *ctx, size_t i, const struct source_answer *answer);
 struct error *source_ask(struct source *source, const uint64_t *addr, size_t n, source_taker *take,
@@ -54,10 +53,7 @@ struct sources;
 struct error *sources_new(struct sources **out);
 void sources_free(struct sources *sources);
 
-/*
- * As source_ask, for any number of addresses of a file. Where nothing is known
- * `take` is not called.
- */
+/* As source_ask. Where nothing is known `take` is not called. */
 struct error *sources_ask(struct sources *sources, const struct image_file *file,
 			  const uint64_t *addr, size_t n, source_taker *take, void *ctx);
 
@@ -98,6 +94,9 @@ struct dwarf_file {
 	Dwarf *dwarf; /* NULL: none */
 };
 
+/* The build id of an ELF file in lower-case hex, "" if it has none; `hex` holds 2 * BUILD_ID_MAX + 1. */
+void elf_build_id(Elf *elf, char *hex);
+
 /* False if there is no DWARF. `build_id`: the one that the file must have, in hex; "": any. */
 bool dwarf_file_open(const char *path, const char *build_id, struct dwarf_file *file);
 
@@ -106,6 +105,12 @@ bool dwarf_file_open(const char *path, const char *build_id, struct dwarf_file *
  * it no separate debug file here? `hex` is its build id, "" if it has none, and holds 2 * BUILD_ID_MAX + 1.
  */
 bool dwarf_file_lacks(const char *path, char *hex);
+
+/*
+ * The name of a function, also of one that was inlined; NULL: it has none. The linkage name if there is one: it can
+ * be demangled, and says most.
+ */
+const char *dwarf_function_name(Dwarf_Die *die);
 
 /*
  * Would libdw find nothing but regular files where it looks for the file that a split unit names? It opens
