@@ -15,6 +15,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "base/sandbox.h"
 
 /*
@@ -187,11 +188,6 @@ static bool get(struct source *s, void *data, size_t size)
 {
 	char *to = data;
 
-	if (s->len - s->at >= size) {
-		memcpy(data, s->buffer + s->at, size);
-		s->at += size;
-		return true;
-	}
 	while (size) {
 		size_t step = s->len - s->at < size ? s->len - s->at : size;
 
@@ -290,10 +286,13 @@ struct error *source_ask(struct source *s, const uint64_t *addr, size_t n, sourc
 	struct source_answer answer;
 	struct error *err = NULL;
 
-	s->deadline_ns = clock_now_ns() + PATIENCE_NS;
-	s->alive = s->alive && put_question(s, addr, n);
 	for (size_t i = 0; i < n && s->alive && !err; i++) {
-		s->alive = get_answer(s, &answer);
+		if (i % SOURCE_BATCH == 0) {
+			s->deadline_ns = clock_now_ns() + PATIENCE_NS;
+			s->alive = put_question(s, addr + i,
+						n - i < SOURCE_BATCH ? n - i : SOURCE_BATCH);
+		}
+		s->alive = s->alive && get_answer(s, &answer);
 		if (s->alive)
 			err = take(ctx, i, &answer);
 	}
@@ -305,25 +304,21 @@ struct error *source_ask(struct source *s, const uint64_t *addr, size_t n, sourc
 
 static struct error *begin(struct source *s, const char *path, const char *build_id)
 {
-	int down[2], up[2];
+	int down[2] = {-1, -1}, up[2] = {-1, -1};
+	struct error *err = NULL;
 
-	if (pipe2(down, O_CLOEXEC))
-		return error_errno(ERR_FAILED, errno, "cannot read lines of %s", path);
-	if (pipe2(up, O_CLOEXEC)) {
-		close(down[0]);
-		close(down[1]);
-		return error_errno(ERR_FAILED, errno, "cannot read lines of %s", path);
-	}
-	s->pid = fork();
+	s->pid = pipe2(down, O_CLOEXEC) || pipe2(up, O_CLOEXEC) ? -1 : fork();
+	if (s->pid < 0)
+		err = error_errno(ERR_FAILED, errno, "cannot read lines of %s", path);
 	if (s->pid == 0) {
 		sandbox_enter(path, (const int[]){down[0], up[1]}, 2);
 		source_serve(path, build_id, down[0], up[1]);
 	}
-	close(down[0]);
-	close(up[1]);
+	owned_close(&down[0]);
+	owned_close(&up[1]);
 	s->to = down[1];
 	s->from = up[0];
-	return s->pid < 0 ? error_errno(ERR_FAILED, errno, "cannot read lines of %s", path) : NULL;
+	return err;
 }
 
 struct error *source_open(const char *path, const char *build_id, struct source **out)
@@ -350,10 +345,8 @@ struct error *source_open(const char *path, const char *build_id, struct source 
 /* Ends the process; strings that it has answered with stay until source_close. */
 static void source_end(struct source *s)
 {
-	if (s->to >= 0)
-		close(s->to);
-	if (s->from >= 0)
-		close(s->from);
+	owned_close(&s->to);
+	owned_close(&s->from);
 	/* It ends when nobody asks; one that hangs ends when its time is over, or with us. */
 	while (s->pid > 0 && waitpid(s->pid, NULL, s->alive ? 0 : WNOHANG) < 0 && errno == EINTR)
 		;
@@ -373,10 +366,10 @@ void source_close(struct source *s)
 	free(s);
 }
 
+/* Answers of a process that is gone are kept. */
 struct known_source {
 	const struct image_file *file;
 	struct source *source; /* NULL: it knows nothing */
-	bool dead;	       /* its process is gone; its answers are kept */
 };
 
 struct sources {
@@ -404,38 +397,31 @@ void sources_free(struct sources *sources)
 
 static struct error *add(struct sources *sources, const struct image_file *file)
 {
-	struct known_source *known;
-	struct error *err = ARRAY_RESERVE(&sources->at, &sources->room, sources->n + 1);
+	const struct known_source known = {.file = file};
 
-	if (err)
-		return err;
-	known = &sources->at[sources->n++];
-	*known = (struct known_source){.file = file};
+	TRY(ARRAY_ADD(&sources->at, &sources->room, &sources->n, &known));
 	/* Files that are not ELF, such as nm's output, have no DWARF. */
-	if (file->code)
-		err = source_open(file->opened ? file->opened : file->path, file->build_id,
-				  &known->source);
-	return err;
+	return file->code ? source_open(file->opened ? file->opened : file->path, file->build_id,
+					&sources->at[sources->n - 1].source)
+			  : NULL;
 }
 
 static struct error *find(struct sources *sources, const struct image_file *file,
 			  struct known_source **out)
 {
-	struct error *err = NULL;
 	size_t i;
 
 	for (i = 0; i < sources->n && sources->at[i].file != file; i++)
 		;
 	if (i == sources->n)
-		err = add(sources, file);
+		TRY(add(sources, file));
 	*out = &sources->at[i];
-	return err;
+	return NULL;
 }
 
 static struct error *give_up(struct sources *sources, struct known_source *known)
 {
 	source_end(known->source);
-	known->dead = true;
 	if (!sources->trouble &&
 	    asprintf(&sources->trouble,
 		     "the debugging information of %s cannot be read (damaged?): inlined functions "
@@ -445,36 +431,17 @@ static struct error *give_up(struct sources *sources, struct known_source *known
 	return NULL;
 }
 
-struct batch {
-	source_taker *take;
-	void *ctx;
-	size_t first;
-};
-
-static struct error *take_one(void *ctx, size_t i, const struct source_answer *answer)
-{
-	const struct batch *batch = ctx;
-
-	return batch->take(batch->ctx, batch->first + i, answer);
-}
-
 struct error *sources_ask(struct sources *sources, const struct image_file *file,
 			  const uint64_t *addr, size_t n, source_taker *take, void *ctx)
 {
-	struct batch batch = {take, ctx, 0};
 	struct known_source *known;
-	struct error *err = find(sources, file, &known);
+	bool alive;
 
-	while (!err && batch.first < n && known->source && !known->dead) {
-		size_t step = n - batch.first < SOURCE_BATCH ? n - batch.first : SOURCE_BATCH;
-		bool alive;
-
-		err = source_ask(known->source, addr + batch.first, step, take_one, &batch, &alive);
-		batch.first += step;
-		if (!err && !alive)
-			err = give_up(sources, known);
-	}
-	return err;
+	TRY(find(sources, file, &known));
+	if (!known->source || !known->source->alive)
+		return NULL;
+	TRY(source_ask(known->source, addr, n, take, ctx, &alive));
+	return alive ? NULL : give_up(sources, known);
 }
 
 const char *sources_trouble(const struct sources *sources)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "symbol/names/display_name.h"
 
@@ -52,7 +53,7 @@ void source_texts_free(struct source_texts *texts)
 /* Reads a regular file; one that grows meanwhile is cut, and /proc has nothing of a size. */
 static void read_text(struct source_text *source)
 {
-	const int fd = open_to_read(source->found);
+	CLOSED const int fd = open_to_read(source->found);
 	struct stat st;
 
 	if (fd < 0)
@@ -67,7 +68,6 @@ static void read_text(struct source_text *source)
 			break;
 		source->len += (size_t)got;
 	}
-	close(fd);
 }
 
 static void find_lines(struct source_text *source)
@@ -151,7 +151,7 @@ static struct source_text *find(struct source_texts *texts, const char *path)
 char *source_texts_line(struct source_texts *texts, const char *path, uint32_t number)
 {
 	const struct source_text *source = find(texts, path);
-	char *copy = NULL, *text = NULL;
+	FREED char *copy = NULL;
 	size_t len;
 
 	if (!source || !number || number > source->n)
@@ -163,10 +163,7 @@ char *source_texts_line(struct source_texts *texts, const char *path, uint32_t n
 		copy = strndup(source->line[number - 1], len);
 	for (char *c = copy; c && *c; c++)
 		*c = *c == '\t' ? ' ' : *c;
-	if (copy)
-		text = sanitize_new(copy);
-	free(copy);
-	return text;
+	return copy ? sanitize_new(copy) : NULL;
 }
 
 const char *source_texts_file(struct source_texts *texts, const char *path)
