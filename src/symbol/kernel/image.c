@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,6 +17,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "base/owned.h"
 #include "base/preopen.h"
 
 /*
@@ -35,7 +35,6 @@ struct packed {
 };
 
 struct unpacker {
-	const char *name;
 	const char *magic;
 	uint8_t magic_len;
 	/* Fills `out` wholly; false if the input is damaged, or more or less comes out. */
@@ -45,19 +44,29 @@ struct unpacker {
 /* Unpacked size of a block of lz4's legacy format, at most. */
 #define LZ4_BLOCK (8u << 20)
 
+/* Unpacks up to `size` bytes; returns how many there are. *ended: these are all. */
+static size_t gunzip(const uint8_t *bytes, size_t len, void *out, size_t size, bool *ended)
+{
+	z_stream z = {.next_in = (uint8_t *)bytes,
+		      .avail_in = (uInt)len,
+		      .next_out = out,
+		      .avail_out = (uInt)size};
+
+	*ended = false;
+	if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
+		return 0;
+	*ended = inflate(&z, Z_FINISH) == Z_STREAM_END;
+	inflateEnd(&z);
+	return size - z.avail_out;
+}
+
 static bool unpack_gzip(const struct packed *packed)
 {
-	z_stream z = {.next_in = (uint8_t *)packed->bytes,
-		      .avail_in = (uInt)packed->len,
-		      .next_out = packed->out,
-		      .avail_out = (uInt)packed->out_len};
-	int rc;
+	bool ended;
 
-	if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
-		return false;
-	rc = inflate(&z, Z_FINISH);
-	inflateEnd(&z);
-	return rc == Z_STREAM_END && z.avail_out == 0;
+	return gunzip(packed->bytes, packed->len, packed->out, packed->out_len, &ended) ==
+		       packed->out_len &&
+	       ended;
 }
 
 static bool unpack_xz(const struct packed *packed)
@@ -208,42 +217,28 @@ static bool unpack_lzo(const struct packed *packed)
 
 #define GZIP_MAGIC "\x1f\x8b"
 
+#define UNPACKERS "gzip, bzip2, lzma, xz, lzo, lz4 or zstd"
+
 static const struct unpacker unpackers[] = {
-	{"gzip", GZIP_MAGIC, 2, unpack_gzip},
-	{"bzip2", "BZh", 3, unpack_bzip2},
-	{"lzma", "\x5d\0\0", 3, unpack_lzma},
-	{"xz",
-	 "\xfd"
+	{GZIP_MAGIC, 2, unpack_gzip},
+	{"BZh", 3, unpack_bzip2},
+	{"\x5d\0\0", 3, unpack_lzma},
+	{"\xfd"
 	 "7zXZ",
 	 5, unpack_xz},
-	{"lzo", "\x89LZO\0\r\n\x1a\n", 9, unpack_lzo},
-	{"lz4", "\x02\x21\x4c\x18", 4, unpack_lz4},
-	{"zstd", "\x28\xb5\x2f\xfd", 4, unpack_zstd},
+	{"\x89LZO\0\r\n\x1a\n", 9, unpack_lzo},
+	{"\x02\x21\x4c\x18", 4, unpack_lz4},
+	{"\x28\xb5\x2f\xfd", 4, unpack_zstd},
 };
-
-#define N_UNPACKERS (sizeof(unpackers) / sizeof(*unpackers))
 
 /* Recognises the first bytes; NULL: none of these. */
 static const struct unpacker *unpacker_find(const uint8_t *bytes, size_t len)
 {
-	for (size_t i = 0; i < N_UNPACKERS; i++)
+	for (size_t i = 0; i < sizeof(unpackers) / sizeof(*unpackers); i++)
 		if (len > unpackers[i].magic_len &&
 		    !memcmp(bytes, unpackers[i].magic, unpackers[i].magic_len))
 			return &unpackers[i];
 	return NULL;
-}
-
-/* "gzip, xz or zstd": all that are known. */
-static void unpackers_names(char *text, size_t size)
-{
-	size_t len = 0;
-
-	for (size_t i = 0; i < N_UNPACKERS && len < size; i++)
-		len += (size_t)snprintf(text + len, size - len, "%s%s",
-					i == 0		      ? ""
-					: i + 1 < N_UNPACKERS ? ", "
-							      : " or ",
-					unpackers[i].name);
 }
 
 /* Offsets in the boot header (boot.rst, "The Real-Mode Kernel Header"). */
@@ -287,11 +282,9 @@ bool kernel_image_is(const void *head, size_t len)
 /* Returns how many bytes of the file's beginning there are. */
 static size_t read_head(const char *path, uint8_t *head, size_t size)
 {
-	int fd = open_to_read(path);
+	CLOSED const int fd = open_to_read(path);
 	const ssize_t got = fd < 0 ? -1 : pread(fd, head, size, 0);
 
-	if (fd >= 0)
-		close(fd);
 	return got < 0 ? 0 : (size_t)got;
 }
 
@@ -310,20 +303,13 @@ bool kernel_image_arm64_at(const char *path)
 	       !memcmp(head + ARM64_MAGIC, "ARM\x64", 4);
 }
 
-/* Unpacks so many bytes of the beginning of what gzip packed; returns how many there are. */
-static size_t gzip_head(const uint8_t *bytes, size_t len, void *head, size_t size)
+/* Unpacks so many bytes of the beginning of what gzip packed; false: there are not so many. */
+static bool gzip_head(const uint8_t *bytes, size_t len, void *head, size_t size)
 {
-	z_stream z = {.next_in = (uint8_t *)bytes,
-		      .avail_in = (uInt)len,
-		      .next_out = head,
-		      .avail_out = (uInt)size};
+	bool ended;
 
-	if (len <= strlen(GZIP_MAGIC) || memcmp(bytes, GZIP_MAGIC, strlen(GZIP_MAGIC)) != 0 ||
-	    inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
-		return 0;
-	inflate(&z, Z_SYNC_FLUSH);
-	inflateEnd(&z);
-	return size - z.avail_out;
+	return len > strlen(GZIP_MAGIC) && !memcmp(bytes, GZIP_MAGIC, strlen(GZIP_MAGIC)) &&
+	       gunzip(bytes, len, head, size, &ended) == size;
 }
 
 /* Do these bytes begin an ELF file that gzip packed? */
@@ -331,8 +317,7 @@ static bool is_gzip_elf(const uint8_t *bytes, size_t len)
 {
 	uint8_t head[SELFMAG];
 
-	return gzip_head(bytes, len, head, sizeof(head)) == sizeof(head) &&
-	       !memcmp(head, ELFMAG, SELFMAG);
+	return gzip_head(bytes, len, head, sizeof(head)) && !memcmp(head, ELFMAG, SELFMAG);
 }
 
 /* gzip's own head has a name of a file, which is no longer. */
@@ -351,7 +336,7 @@ bool kernel_image_packs_linux(const char *path)
 	} elf = {0};
 	const size_t len = read_head(path, packed, sizeof(packed));
 
-	if (gzip_head(packed, len, &elf, sizeof(elf)) != sizeof(elf) ||
+	if (!gzip_head(packed, len, &elf, sizeof(elf)) ||
 	    memcmp(elf.head.e_ident, ELFMAG, SELFMAG) != 0 ||
 	    elf.head.e_ident[EI_CLASS] != ELFCLASS64 || elf.head.e_machine != EM_X86_64 ||
 	    elf.head.e_phoff != sizeof(elf.head) || elf.head.e_entry > UINT32_MAX)
@@ -406,7 +391,6 @@ static struct error *unpack_image(const char *path, const void *file, size_t len
 {
 	const struct unpacker *unpacker;
 	struct packed packed;
-	char known[64];
 
 	if (!find_payload(file, len, &packed))
 		return error_new(ERR_INPUT, "%s: damaged or truncated Linux kernel image", path);
@@ -415,13 +399,11 @@ static struct error *unpack_image(const char *path, const void *file, size_t len
 				 "%s: damaged Linux kernel image: %zu bytes cannot unpack to %zu",
 				 path, packed.len, packed.out_len);
 	unpacker = unpacker_find(packed.bytes, packed.len);
-	if (!unpacker) {
-		unpackers_names(known, sizeof(known));
+	if (!unpacker)
 		return error_new(ERR_INPUT,
-				 "%s: this Linux kernel is not compressed with %s; unpack it first "
-				 "(scripts/extract-vmlinux of Linux does that)",
-				 path, known);
-	}
+				 "%s: this Linux kernel is not compressed with " UNPACKERS
+				 "; unpack it first (scripts/extract-vmlinux of Linux does that)",
+				 path);
 	return unpack(path, unpacker, &packed, "compressed kernel", elf, elf_len);
 }
 
@@ -453,39 +435,25 @@ struct error *kernel_image_unpack(const char *path, const void *file, size_t len
 				      : unpack_image(path, file, len, elf, elf_len);
 }
 
-static struct error *read_file(const char *path, int fd, uint8_t **file, size_t len)
-{
-	*file = malloc(len);
-	if (!*file)
-		return error_no_memory();
-	if (pread(fd, *file, len, 0) == (ssize_t)len)
-		return NULL;
-	free(*file);
-	return error_new(ERR_INPUT, "%s: cannot be read to its end", path);
-}
-
 struct error *kernel_image_load(const char *path, char **elf, size_t *elf_len)
 {
-	uint8_t head[PACKED_HEAD], *file = NULL;
-	struct error *err = NULL;
+	uint8_t head[PACKED_HEAD];
+	FREED uint8_t *file = NULL;
+	CLOSED int fd = -1;
 	struct stat st;
-	int fd;
 
 	*elf = NULL;
 	if (!kernel_image_has_elf(head, read_head(path, head, sizeof(head))))
 		return NULL;
 	fd = open_to_read(path);
 	if (fd < 0 || fstat(fd, &st))
-		err = error_errno(ERR_INPUT, errno, "%s: cannot open the kernel", path);
-	else if (st.st_size <= 0 || st.st_size > KERNEL_MAX)
-		err = error_new(ERR_INPUT, "%s: too large for a kernel", path);
-	else
-		err = read_file(path, fd, &file, (size_t)st.st_size);
-	if (fd >= 0)
-		close(fd);
-	if (err)
-		return err;
-	err = kernel_image_unpack(path, file, (size_t)st.st_size, elf, elf_len);
-	free(file);
-	return err;
+		return error_errno(ERR_INPUT, errno, "%s: cannot open the kernel", path);
+	if (st.st_size <= 0 || st.st_size > KERNEL_MAX)
+		return error_new(ERR_INPUT, "%s: too large for a kernel", path);
+	file = malloc((size_t)st.st_size);
+	if (!file)
+		return error_no_memory();
+	if (pread(fd, file, (size_t)st.st_size, 0) != st.st_size)
+		return error_new(ERR_INPUT, "%s: cannot be read to its end", path);
+	return kernel_image_unpack(path, file, (size_t)st.st_size, elf, elf_len);
 }
