@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
+
 #define BTF_MAGIC 0xeb9f
 /* Beyond any real one, bytes. */
 #define BTF_MAX (32u << 20)
@@ -76,24 +78,13 @@ static uint32_t count_of(const struct btf_type *type)
 /* The bytes that follow a type. */
 static uint64_t tail_of(const struct btf_type *type)
 {
-	switch (kind_of(type)) {
-	case KIND_INT:
-	case KIND_VAR:
-	case KIND_DECL_TAG:
-		return 4;
-	case KIND_ARRAY:
-		return sizeof(struct btf_array);
-	case KIND_STRUCT:
-	case KIND_UNION:
-	case KIND_DATASEC:
-	case KIND_ENUM64:
-		return UINT64_C(12) * count_of(type);
-	case KIND_ENUM:
-	case KIND_FUNC_PROTO:
-		return UINT64_C(8) * count_of(type);
-	default:
-		return 0;
-	}
+	static const uint8_t once[32] = {
+		[KIND_INT] = 4, [KIND_VAR] = 4, [KIND_DECL_TAG] = 4, [KIND_ARRAY] = 12};
+	static const uint8_t each[32] = {
+		[KIND_STRUCT] = 12, [KIND_UNION] = 12, [KIND_DATASEC] = 12,
+		[KIND_ENUM64] = 12, [KIND_ENUM] = 8,   [KIND_FUNC_PROTO] = 8};
+
+	return once[kind_of(type)] + each[kind_of(type)] * count_of(type);
 }
 
 /* Fills in where each type is, if there is room; the number of types. */
@@ -139,21 +130,20 @@ static bool parse_header(const uint8_t *bytes, size_t len, struct btf *btf)
 
 struct error *btf_open(const uint8_t *bytes, size_t len, struct btf **out)
 {
+	FREED uint32_t *at = NULL;
 	struct btf btf;
 
 	*out = NULL;
 	if (!parse_header(bytes, len, &btf))
 		return NULL;
 	btf.n = list_types(&btf, NULL, 0);
-	btf.at = calloc(btf.n, sizeof(*btf.at));
-	*out = malloc(sizeof(**out));
-	if (!btf.at || !*out) {
-		free(btf.at);
-		free(*out);
-		*out = NULL;
+	at = calloc(btf.n, sizeof(*at));
+	*out = at ? malloc(sizeof(**out)) : NULL;
+	if (!*out)
 		return error_no_memory();
-	}
-	list_types(&btf, btf.at, btf.n);
+	list_types(&btf, at, btf.n);
+	btf.at = at;
+	at = NULL;
 	**out = btf;
 	return NULL;
 }
@@ -161,9 +151,8 @@ struct error *btf_open(const uint8_t *bytes, size_t len, struct btf **out)
 struct error *btf_read(const struct guest_memory *memory, const struct kallsyms *names,
 		       struct btf **out)
 {
+	FREED uint8_t *bytes = NULL;
 	uint64_t start, end;
-	struct error *err = NULL;
-	uint8_t *bytes;
 
 	*out = NULL;
 	if (!kallsyms_address(names, "__start_BTF", &start) ||
@@ -173,12 +162,12 @@ struct error *btf_read(const struct guest_memory *memory, const struct kallsyms 
 	bytes = malloc(end - start);
 	if (bytes && guest_memory_get(memory, start, bytes, end - start) &&
 	    budget_spend(memory->budget, BTF_STEPS * (end - start)))
-		err = btf_open(bytes, end - start, out);
-	if (*out)
+		TRY(btf_open(bytes, end - start, out));
+	if (*out) {
 		(*out)->own = bytes;
-	else
-		free(bytes);
-	return err;
+		bytes = NULL;
+	}
+	return NULL;
 }
 
 void btf_free(struct btf *btf)

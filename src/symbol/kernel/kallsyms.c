@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
 #include "symbol/names/table.h"
 
 /*
@@ -79,7 +80,7 @@ static bool is_followed(size_t len, size_t by)
 	return by == ALIGN(len, 4) || by == ALIGN(len, 8);
 }
 
-#define PAGE 4096u
+#define PAGE GUEST_MEMORY_PAGE
 /* Bytes read at once in front of the tokens. */
 #define BLOCK (128u << 10)
 /* Bytes read at once while looking for the index. */
@@ -161,11 +162,9 @@ static bool find_tokens(const struct guest_memory *memory, uint64_t index_va,
 {
 	size_t last = kallsyms->index[KALLSYMS_TOKENS - 1];
 	size_t room = ALIGN(last + TOKEN_MAX + 1, 8);
-	uint8_t *bytes = malloc(room);
-	bool found = false;
+	FREED uint8_t *bytes = malloc(room);
 
-	for (size_t len = ALIGN(last + 2, ALIGN_LEAST); len <= room && bytes && !found;
-	     len += ALIGN_LEAST) {
+	for (size_t len = ALIGN(last + 2, ALIGN_LEAST); len <= room && bytes; len += ALIGN_LEAST) {
 		const uint8_t *end;
 
 		*tokens_va = index_va - len;
@@ -176,13 +175,13 @@ static bool find_tokens(const struct guest_memory *memory, uint64_t index_va,
 			continue;
 		kallsyms->tokens = (char *)bytes;
 		kallsyms->tokens_len = (size_t)(end - bytes) + 1;
-		found = is_followed(kallsyms->tokens_len, len) && tokens_fit(kallsyms);
+		if (is_followed(kallsyms->tokens_len, len) && tokens_fit(kallsyms)) {
+			bytes = NULL;
+			return true;
+		}
 	}
-	if (!found) {
-		free(bytes);
-		kallsyms->tokens = NULL;
-	}
-	return found;
+	kallsyms->tokens = NULL;
+	return false;
 }
 
 /* Reads the memory in front of `end`, `size` bytes or down to the first that cannot be read. */
@@ -369,7 +368,6 @@ static struct error *take_names(const struct front *front, size_t names, size_t 
 static struct error *find_rest(const struct finding *finding, uint64_t tokens_va, uint64_t index_va,
 			       size_t size, struct kallsyms *kallsyms, bool *whole)
 {
-	struct error *err = NULL;
 	struct front front;
 	size_t names, end;
 	uint32_t n;
@@ -384,24 +382,23 @@ static struct error *find_rest(const struct finding *finding, uint64_t tokens_va
 			break;
 		if (n_markers < MARKERS_MIN || !find_names(&front, at, n_markers, &n, &names, &end))
 			continue;
-		err = take_names(&front, names, end, n, kallsyms);
-		*whole = !err && find_offsets(finding->memory, tokens_va - front.len + names - 8,
-					      index_va, kallsyms);
+		TRY(take_names(&front, names, end, n, kallsyms));
+		*whole = find_offsets(finding->memory, tokens_va - front.len + names - 8, index_va,
+				      kallsyms);
 		break;
 	}
-	return err;
+	return NULL;
 }
 
 /* *out is the table if its index is here. */
 static struct error *try_index(const struct finding *finding, uint64_t va, const uint8_t *bytes,
 			       struct kallsyms **out)
 {
-	struct kallsyms *kallsyms;
+	struct kallsyms *kallsyms = calloc(1, sizeof(*kallsyms));
 	struct error *err = NULL;
 	uint64_t tokens_va;
 	bool whole = false;
 
-	kallsyms = calloc(1, sizeof(*kallsyms));
 	if (!kallsyms)
 		return error_no_memory();
 	kallsyms->budget = finding->memory->budget;
@@ -421,40 +418,38 @@ static struct error *try_index(const struct finding *finding, uint64_t va, const
 static struct error *search_chunk(const struct finding *finding, uint64_t va, const uint8_t *chunk,
 				  size_t got, struct kallsyms **out)
 {
-	struct error *err = NULL;
-
-	for (size_t at = 0; at + sizeof((*out)->index) <= got && at < CHUNK && !err && !*out;
+	for (size_t at = 0; at + sizeof((*out)->index) <= got && at < CHUNK && !*out;
 	     at += ALIGN_LEAST) {
 		const size_t n = count_index(chunk + at);
 
 		if (!budget_spend(finding->memory->budget, 1 + n))
 			break;
 		if (n == KALLSYMS_TOKENS)
-			err = try_index(finding, va + at, chunk + at, out);
+			TRY(try_index(finding, va + at, chunk + at, out));
 	}
-	return err;
+	return NULL;
 }
 
 struct error *kallsyms_find(const struct guest_memory *memory, uint64_t start, uint64_t end,
 			    struct kallsyms **out)
 {
-	const struct finding finding = {.memory = memory, .room = malloc(FRONT_MAX)};
-	uint8_t *chunk = malloc(CHUNK + PAGE);
-	struct error *err = chunk && finding.room ? NULL : error_no_memory();
+	FREED uint8_t *room = malloc(FRONT_MAX);
+	FREED uint8_t *chunk = malloc(CHUNK + PAGE);
+	const struct finding finding = {.memory = memory, .room = room};
 
 	*out = NULL;
+	if (!room || !chunk)
+		return error_no_memory();
 	start &= ~(uint64_t)(PAGE - 1);
 	/* A chunk is read with the beginning of the next, which may hold an index's end. */
-	for (uint64_t va = start; va < end && end - va >= sizeof((*out)->index) && !err && !*out &&
+	for (uint64_t va = start; va < end && end - va >= sizeof((*out)->index) && !*out &&
 				  !budget_over(memory->budget);) {
 		size_t got = guest_memory_read(memory, va, chunk, CHUNK + PAGE);
 
-		err = search_chunk(&finding, va, chunk, got, out);
+		TRY(search_chunk(&finding, va, chunk, got, out));
 		va += got < CHUNK ? (got & ~(size_t)(PAGE - 1)) + PAGE : CHUNK;
 	}
-	free(chunk);
-	free(finding.room);
-	return err;
+	return NULL;
 }
 
 /* Steps to compare a name, of which only few tokens are expanded. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
 #include "symbol/images/code.h"
 #include "symbol/names/table.h"
 #include "unwind/tables/cfi.h"
@@ -106,13 +107,23 @@ struct error *kernel_names_find(const struct guest_memory *memory, const struct 
 	return err;
 }
 
+/* The caller frees it; NULL if it cannot be read. */
+static uint8_t *get_all(const struct guest_memory *memory, uint64_t va, size_t len)
+{
+	uint8_t *bytes = budget_over(memory->budget) ? NULL : malloc(len);
+
+	if (bytes && guest_memory_get(memory, va, bytes, len))
+		return bytes;
+	free(bytes);
+	return NULL;
+}
+
 /* Reads a section, from __start_NAME to __stop_NAME, if it has `n` items of this size; 0: any number. */
 static uint8_t *read_section(const struct guest_memory *memory, const struct kallsyms *names,
 			     const char *name, size_t size, size_t *n, uint64_t *va)
 {
 	char start[64], stop[64];
 	uint64_t end, len;
-	uint8_t *bytes;
 
 	snprintf(start, sizeof(start), "__start_%s", name);
 	snprintf(stop, sizeof(stop), "__stop_%s", name);
@@ -124,14 +135,7 @@ static uint8_t *read_section(const struct guest_memory *memory, const struct kal
 	if (len / size > ORC_RULES_MAX || (*n && len / size != *n))
 		return NULL;
 	*n = len / size;
-	if (budget_over(memory->budget))
-		return NULL;
-	bytes = malloc(*n * size);
-	if (bytes && !guest_memory_get(memory, *va, bytes, *n * size)) {
-		free(bytes);
-		bytes = NULL;
-	}
-	return bytes;
+	return get_all(memory, *va, *n * size);
 }
 
 static enum orc_layout find_layout(const struct kallsyms *names)
@@ -144,25 +148,30 @@ static enum orc_layout find_layout(const struct kallsyms *names)
 		       : ORC_LINUX_4_14;
 }
 
+/* Makes no table if there are no bytes, or no steps. */
+static struct error *make_rows(const struct guest_memory *memory, struct orc_tables *tables,
+			       const uint8_t *addresses, const uint8_t *rules,
+			       struct unwind_table **out)
+{
+	tables->addresses = addresses;
+	tables->rules = rules;
+	return addresses && rules && budget_spend(memory->budget, ROW_STEPS * (uint64_t)tables->n)
+		       ? orc_table(tables, out)
+		       : NULL;
+}
+
 static struct error *read_rows(const struct guest_memory *memory, const struct kallsyms *names,
 			       enum orc_layout layout, struct unwind_table **out)
 {
 	struct orc_tables tables = {.layout = layout};
-	struct error *err = NULL;
-	uint8_t *addresses, *rules;
+	FREED uint8_t *addresses = read_section(memory, names, "orc_unwind_ip", ORC_ADDRESS_SIZE,
+						&tables.n, &tables.va);
+	FREED uint8_t *rules = NULL;
 	uint64_t va;
 
-	addresses = read_section(memory, names, "orc_unwind_ip", ORC_ADDRESS_SIZE, &tables.n,
-				 &tables.va);
-	rules = addresses ? read_section(memory, names, "orc_unwind", ORC_RULE_SIZE, &tables.n, &va)
-			  : NULL;
-	tables.addresses = addresses;
-	tables.rules = rules;
-	if (rules && budget_spend(memory->budget, ROW_STEPS * (uint64_t)tables.n))
-		err = orc_table(&tables, out);
-	free(addresses);
-	free(rules);
-	return err;
+	if (addresses)
+		rules = read_section(memory, names, "orc_unwind", ORC_RULE_SIZE, &tables.n, &va);
+	return make_rows(memory, &tables, addresses, rules, out);
 }
 
 /* The build id is one of several notes. */
@@ -172,12 +181,11 @@ static void read_build_id(const struct guest_memory *memory, const struct kallsy
 	char hex[2 * BUILD_ID_MAX + 1] = "";
 	uint64_t va;
 	size_t n = 0;
-	uint8_t *notes = read_section(memory, names, "notes", 1, &n, &va);
+	FREED uint8_t *notes = read_section(memory, names, "notes", 1, &n, &va);
 
 	for (size_t at = 0; notes && n <= NOTES_MAX && at < n; at += 4)
 		if (build_id_note(notes + at, n - at, hex))
 			break;
-	free(notes);
 	symbols_set_build_id(symbols, hex);
 }
 
@@ -241,15 +249,12 @@ static struct error *read_kernel(const struct guest_memory *memory,
 				 struct kernel_memory *out)
 {
 	const enum orc_layout layout = find_layout(names);
-	struct error *err = kallsyms_symbols(names, "the guest's kernel", &out->symbols);
 
-	if (!err)
-		err = read_rows(memory, names, layout, &out->table);
-	if (!err)
-		err = find_modules(memory, names, layout, space->modules, &out->modules);
-	if (!err)
-		read_build_id(memory, names, out->symbols);
-	return err;
+	TRY(kallsyms_symbols(names, "the guest's kernel", &out->symbols));
+	TRY(read_rows(memory, names, layout, &out->table));
+	TRY(find_modules(memory, names, layout, space->modules, &out->modules));
+	read_build_id(memory, names, out->symbols);
+	return NULL;
 }
 
 struct error *kernel_memory_find(const struct guest_memory *memory,
@@ -297,30 +302,17 @@ struct error *kernel_memory_find(const struct guest_memory *memory,
 #define READ_MAX      (32u << 20)
 #define SYMBOLS_BYTES (8u << 20)
 
-/* Steps for a symbol, which is sorted, and for a row of the unwind tables. */
+/* Steps for a symbol, which is sorted. */
 #define SYMBOL_STEPS 128u
-#define ROW_STEPS    64u
 
 /* State of modules that are neither being loaded nor removed (include/linux/module.h). */
 #define STATE_LIVE 0
-
-#define PAGE 4096u
 
 struct modules_reader {
 	const struct guest_memory *memory;
 	const struct kernel_modules *modules;
 	uint64_t left; /* bytes */
 };
-
-static uint8_t *get_all(const struct guest_memory *memory, uint64_t va, size_t len)
-{
-	uint8_t *bytes = budget_over(memory->budget) ? NULL : malloc(len);
-
-	if (bytes && guest_memory_get(memory, va, bytes, len))
-		return bytes;
-	free(bytes);
-	return NULL;
-}
 
 /* Reads an array of the module; NULL if it cannot be read. */
 static uint8_t *get_array(struct modules_reader *reader, uint64_t va, size_t len)
@@ -337,7 +329,7 @@ static char *get_strings(struct modules_reader *reader, uint64_t va, size_t len,
 	char *bytes = len <= reader->left ? malloc(len + 1) : NULL;
 
 	for (*got = 0; bytes && *got < len;) {
-		size_t want = PAGE - (size_t)((va + *got) % PAGE);
+		size_t want = GUEST_MEMORY_PAGE - (size_t)((va + *got) % GUEST_MEMORY_PAGE);
 		size_t n;
 
 		want = want < len - *got ? want : len - *got;
@@ -368,9 +360,7 @@ static bool is_function(const Elf64_Sym *symbol)
 static struct error *add_functions(const Elf64_Sym *symbol, const char *strings, size_t len,
 				   const struct symbols_place *at, struct symbol_candidates *list)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < at->n && !err; i++) {
+	for (size_t i = 0; i < at->n; i++) {
 		const uint64_t start = symbol[i].st_value;
 		struct symbol_candidate one = {.start = start, .limit = at->end};
 
@@ -384,9 +374,9 @@ static struct error *add_functions(const Elf64_Sym *symbol, const char *strings,
 			   : ELF64_ST_BIND(symbol[i].st_info) == STB_WEAK ? BIND_WEAK
 									  : BIND_LOCAL;
 		one.untyped = ELF64_ST_TYPE(symbol[i].st_info) != STT_FUNC;
-		err = symbol_candidates_add(list, &one);
+		TRY(symbol_candidates_add(list, &one));
 	}
-	return err;
+	return NULL;
 }
 
 /* The longest name, bytes: so many are read of the one that begins last (KSYM_NAME_LEN). */
@@ -406,9 +396,9 @@ static struct error *read_place(struct modules_reader *reader, const struct symb
 				struct symbols **out)
 {
 	struct symbol_candidates list = {0};
+	FREED Elf64_Sym *symbol = NULL;
 	struct error *err = NULL;
 	char *strings = NULL;
-	Elf64_Sym *symbol;
 	size_t len;
 
 	*out = NULL;
@@ -424,7 +414,6 @@ static struct error *read_place(struct modules_reader *reader, const struct symb
 	else
 		free(strings);
 	symbol_candidates_free(&list);
-	free(symbol);
 	return err;
 }
 
@@ -455,8 +444,8 @@ static struct error *read_module_rows(struct modules_reader *reader, uint64_t mo
 {
 	const struct module_layout *at = &reader->modules->layout;
 	struct orc_tables tables = {.layout = reader->modules->orc};
-	struct error *err = NULL;
-	uint8_t *addresses, *rules;
+	FREED uint8_t *addresses = NULL;
+	FREED uint8_t *rules = NULL;
 	uint64_t va;
 	uint32_t n;
 
@@ -468,14 +457,8 @@ static struct error *read_module_rows(struct modules_reader *reader, uint64_t mo
 		return NULL;
 	addresses = get_array(reader, tables.va, (size_t)n * ORC_ADDRESS_SIZE);
 	rules = get_array(reader, va, (size_t)n * ORC_RULE_SIZE);
-	tables.addresses = addresses;
-	tables.rules = rules;
 	tables.n = n;
-	if (addresses && rules && budget_spend(reader->memory->budget, (uint64_t)ROW_STEPS * n))
-		err = orc_table(&tables, out);
-	free(addresses);
-	free(rules);
-	return err;
+	return make_rows(reader->memory, &tables, addresses, rules, out);
 }
 
 /* The name is used as a file's: printable, without a path. */
