@@ -250,17 +250,11 @@ static bool is_call(const struct runtime *runtime, const struct frame *frame)
 
 static struct error *append(struct merging *m, const struct frame *frame)
 {
-	struct runtime *runtime = m->runtime;
-	struct error *err;
-
 	if (m->n == m->stack->max) {
 		m->ended = true;
 		return NULL;
 	}
-	err = ARRAY_RESERVE(&runtime->merged, &runtime->room, m->n + 1);
-	if (!err)
-		runtime->merged[m->n++] = *frame;
-	return err;
+	return ARRAY_ADD(&m->runtime->merged, &m->runtime->room, &m->n, frame);
 }
 
 static bool in_window(const struct window *window, uint64_t va, uint64_t *word)

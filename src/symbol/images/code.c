@@ -2,7 +2,6 @@
 #include "symbol/images/code.h"
 
 #include <errno.h>
-#include <gelf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +12,7 @@
 #include "base/preopen.h"
 #include "symbol/names/table.h"
 
-/* No program's code is larger, and none comes in more pieces. */
-#define CODE_MAX   (512u << 20)
-#define PIECES_MAX (1u << 16)
-#define MARKS_MAX  (1u << 22)
+#define MARKS_MAX (1u << 22)
 
 struct code_loading {
 	const char *path;
@@ -60,7 +56,7 @@ static struct error *add_piece(struct code_loading *l, uint64_t va, const void *
 
 	if (!len)
 		return NULL;
-	if (va > UINT64_MAX - len || code->n == PIECES_MAX || len > CODE_MAX - l->total)
+	if (va > UINT64_MAX - len || code->n == ELF_PIECES_MAX || len > ELF_CODE_MAX - l->total)
 		return damaged(l);
 	TRY(ARRAY_RESERVE(&code->piece, &l->room, code->n + 1));
 	copy = malloc(len);
@@ -75,7 +71,7 @@ static struct error *add_piece(struct code_loading *l, uint64_t va, const void *
 /* The bytes of a part of the file; NULL if it is not all there. */
 static const Elf_Data *chunk(const struct code_loading *l, uint64_t offset, uint64_t len)
 {
-	return len && offset <= INT64_MAX && len <= CODE_MAX
+	return len && offset <= INT64_MAX && len <= ELF_CODE_MAX
 		       ? elf_getdata_rawchunk(l->elf, (int64_t)offset, len, ELF_T_BYTE)
 		       : NULL;
 }
@@ -354,8 +350,7 @@ void elf_code_free(struct elf_code *code)
 	free(code);
 }
 
-/* The segment with this address of the file, or with this offset. */
-static bool find_segment(Elf *elf, uint64_t value, bool by_offset, GElf_Phdr *segment)
+bool elf_segment(Elf *elf, uint64_t value, bool by_offset, GElf_Phdr *segment)
 {
 	size_t n = 0;
 
@@ -396,7 +391,7 @@ static bool segment_at(const char *path, uint64_t value, bool by_offset, GElf_Ph
 		forget_sections(head);
 		elf_version(EV_CURRENT);
 		elf = elf_memory(head, (size_t)len);
-		found = find_segment(elf, value, by_offset, segment);
+		found = elf_segment(elf, value, by_offset, segment);
 		elf_end(elf);
 	}
 	return found;

@@ -7,7 +7,7 @@
  * a guest's memory (placement.h). All addresses are those of the file.
  */
 
-#include <libelf.h>
+#include <gelf.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +17,10 @@
 /* Name and description lengths, type, "GNU", and the id itself (ELF, note section). */
 #define CODE_NOTE_HEAD 16
 #define CODE_NOTE_MAX  (CODE_NOTE_HEAD + BUILD_ID_MAX)
+
+/* No program's code is larger, in bytes, and none comes in more pieces. */
+#define ELF_CODE_MAX   (512u << 20)
+#define ELF_PIECES_MAX (1u << 16)
 
 /* A stretch of code. */
 struct code_piece {
@@ -93,6 +97,9 @@ void elf_code_free(struct elf_code *code);
  * there is none. `hex` holds 2 * BUILD_ID_MAX + 1.
  */
 size_t build_id_note(const uint8_t *bytes, size_t len, char *hex);
+
+/* The first segment that is loaded with this address of the file, or with this offset; false: there is none. */
+bool elf_segment(Elf *elf, uint64_t value, bool by_offset, GElf_Phdr *segment);
 
 /* File offset of the byte that is loaded at this address of the file; 0: none, or no such file. */
 uint64_t elf_offset(const char *path, uint64_t va);

@@ -142,10 +142,8 @@ void image_wire_send(struct error *err, const struct image_file *file, FILE *out
 }
 
 /* Limits beyond any real file; memory that is announced but not sent is never touched. */
-#define TEXT_MAX   4096u
-#define ARRAY_MAX  (1u << 30) /* bytes */
-#define CODE_MAX   (512u << 20)
-#define PIECES_MAX (1u << 16)
+#define TEXT_MAX  4096u
+#define ARRAY_MAX (1u << 30) /* bytes */
 
 /* What comes, and how many bytes of it are kept. */
 struct incoming {
@@ -251,7 +249,7 @@ static struct error *receive_pieces(struct incoming *in, uint64_t n, struct elf_
 		struct wire_piece wire;
 
 		if (fread(&wire, sizeof(wire), 1, in->in) != 1 || wire.va < free_from ||
-		    !wire.len || wire.len > CODE_MAX - total || wire.va > UINT64_MAX - wire.len)
+		    !wire.len || wire.len > ELF_CODE_MAX - total || wire.va > UINT64_MAX - wire.len)
 			return nonsense();
 		total += wire.len;
 		free_from = wire.va + wire.len;
@@ -285,7 +283,7 @@ static struct error *receive_code(struct incoming *in, struct elf_code **out)
 	if (!code)
 		return error_no_memory();
 	if (fread(&wire, sizeof(wire), 1, in->in) != 1 || wire.note_len > CODE_NOTE_MAX ||
-	    !is_hex(wire.build_id, sizeof(wire.build_id)) || wire.n > PIECES_MAX)
+	    !is_hex(wire.build_id, sizeof(wire.build_id)) || wire.n > ELF_PIECES_MAX)
 		return nonsense();
 	*code = (struct elf_code){.start = wire.start,
 				  .end = wire.end,

@@ -8,6 +8,7 @@
 
 #include "base/debug_file.h"
 #include "base/owned.h"
+#include "symbol/images/code.h"
 #include "symbol/kernel/kernel.h"
 #include "symbol/names/table.h"
 #include "symbol/source/source.h"
@@ -19,28 +20,22 @@
 static size_t read_loaded(void *ctx, uint64_t va, void *buf, size_t len)
 {
 	Elf *elf = ctx;
-	size_t n, size;
+	GElf_Phdr part;
+	uint64_t at;
+	size_t size;
 	const char *file = elf_rawfile(elf, &size);
 
-	if (!file || elf_getphdrnum(elf, &n))
+	if (!file || !elf_segment(elf, va, false, &part))
 		return 0;
-	for (size_t i = 0; i < n; i++) {
-		GElf_Phdr phdr;
-		uint64_t at;
-
-		if (!gelf_getphdr(elf, (int)i, &phdr) || phdr.p_type != PT_LOAD)
-			continue;
-		at = va - phdr.p_vaddr;
-		if (at >= phdr.p_filesz || phdr.p_offset > size || at >= size - phdr.p_offset)
-			continue;
-		if (len > phdr.p_filesz - at)
-			len = phdr.p_filesz - at;
-		if (len > size - phdr.p_offset - at)
-			len = size - phdr.p_offset - at;
-		memcpy(buf, file + phdr.p_offset + at, len);
-		return len;
-	}
-	return 0;
+	at = va - part.p_vaddr;
+	if (part.p_offset > size || at >= size - part.p_offset)
+		return 0;
+	if (len > part.p_filesz - at)
+		len = part.p_filesz - at;
+	if (len > size - part.p_offset - at)
+		len = size - part.p_offset - at;
+	memcpy(buf, file + part.p_offset + at, len);
+	return len;
 }
 
 /*

@@ -384,13 +384,3 @@ struct error *resolve_all(struct location_resolver *r, struct resolved *list, si
 	}
 	return NULL;
 }
-
-void resolver_forget(struct location_resolver *r)
-{
-	memset(r->lately, 0, sizeof(r->lately));
-}
-
-struct answer resolver_answer(const struct location_resolver *r, uint32_t number)
-{
-	return r->answers.at[number];
-}

@@ -18,7 +18,7 @@ struct answer {
 };
 
 struct answers {
-	struct answer *at; /* number 0: none */
+	struct answer *at; /* by number; 0: none. Locations stay as long as the resolver */
 	uint32_t n;
 	size_t room;
 	uint32_t *slots; /* numbers by their hash; open addressing, half full at most */
@@ -64,11 +64,5 @@ void resolver_free(struct location_resolver *resolver);
 
 /* Sets `answer` of all of the list, whose order is changed. */
 struct error *resolve_all(struct location_resolver *r, struct resolved *list, size_t n);
-
-/* Images have changed: what was found lately may not hold. Earlier answers keep their numbers. */
-void resolver_forget(struct location_resolver *r);
-
-/* The locations of an answer, for as long as the resolver lives. */
-struct answer resolver_answer(const struct location_resolver *r, uint32_t number);
 
 #endif

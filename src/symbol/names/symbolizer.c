@@ -95,7 +95,7 @@ static void forget_if_changed(struct symbolizer *symbolizer)
 	symbolizer->changes = images_changes(images);
 	if (symbolizer->answer)
 		memset(symbolizer->answer, 0, symbolizer->room * sizeof(*symbolizer->answer));
-	resolver_forget(&symbolizer->resolver);
+	memset(symbolizer->resolver.lately, 0, sizeof(symbolizer->resolver.lately));
 	symbolizer->n_nodes = 0;
 }
 
@@ -206,10 +206,10 @@ void symbolizer_answer_ahead(const struct symbolizer *symbolizer, uint32_t frame
 static void give(const struct symbolizer *symbolizer, uint32_t number, const struct location **out,
 		 size_t *n)
 {
-	const struct answer answer = resolver_answer(&symbolizer->resolver, number);
+	const struct answer *answer = &symbolizer->resolver.answers.at[number];
 
-	*out = answer.at;
-	*n = answer.n;
+	*out = answer->at;
+	*n = answer->n;
 }
 
 struct error *symbolizer_locate(struct symbolizer *symbolizer, uint64_t addr, uint8_t kind,

@@ -36,14 +36,6 @@ void elf_build_id(Elf *elf, char *hex)
 		sprintf(hex + 2 * i, "%02x", ((const unsigned char *)id)[i]);
 }
 
-static bool has_build_id(Elf *elf, const char *hex)
-{
-	char own[2 * BUILD_ID_MAX + 1];
-
-	elf_build_id(elf, own);
-	return !*hex || !strcmp(own, hex);
-}
-
 static bool open_elf(int fd, struct dwarf_file *file)
 {
 	file->fd = fd;
@@ -67,18 +59,15 @@ static bool open_at(const char *path, struct dwarf_file *file)
 	if (open_elf(open_to_read(path), file))
 		return true;
 	dwarf_file_close(file);
-	*file = (struct dwarf_file){.fd = -1};
 	return open_packed(path, file);
 }
 
 /* Replaces a stripped file by its debug file. */
 static bool go_to_debug_file(const char *path, struct dwarf_file *file)
 {
-	struct dwarf_file stripped = *file;
-	int fd = debug_file_open(path, stripped.elf);
+	const int fd = debug_file_open(path, file->elf);
 
-	*file = (struct dwarf_file){.fd = -1};
-	dwarf_file_close(&stripped);
+	dwarf_file_close(file);
 	return open_elf(fd, file) && has_debug_info(file->elf);
 }
 
@@ -138,9 +127,14 @@ static bool shared_is_regular(const struct dwarf_file *file)
 
 bool dwarf_file_open(const char *path, const char *build_id, struct dwarf_file *file)
 {
+	char own[2 * BUILD_ID_MAX + 1];
+
 	*file = (struct dwarf_file){.fd = -1};
 	elf_version(EV_CURRENT);
-	if (!open_at(path, file) || !has_build_id(file->elf, build_id))
+	if (!open_at(path, file))
+		return false;
+	elf_build_id(file->elf, own);
+	if (*build_id && strcmp(build_id, own) != 0)
 		return false;
 	if (!has_debug_info(file->elf) && !go_to_debug_file(path, file))
 		return false;
@@ -172,6 +166,7 @@ void dwarf_file_close(struct dwarf_file *file)
 	free(file->unpacked);
 	if (file->fd > 0)
 		close(file->fd);
+	*file = (struct dwarf_file){.fd = -1};
 }
 
 /* Entries that are read in all; the largest kernels have a few million units' worth. */
