@@ -9,6 +9,8 @@
  *	FREED char *text = NULL;
  *	CLOSED int fd = -1;
  *
+ *	ENDED_BY(bytes_free) struct bytes text = {0};
+ *
  * Each has a value from its declaration on. What a caller gets is taken out
  * first: *out = text; text = NULL.
  */
@@ -20,6 +22,9 @@
 
 #define FREED  __attribute__((cleanup(owned_free)))
 #define CLOSED __attribute__((cleanup(owned_close)))
+
+/* Of any type: `end` gets the variable's address. */
+#define ENDED_BY(end) __attribute__((cleanup(end)))
 
 /* `at`: a pointer to a pointer of any type, which may be NULL. */
 static inline void owned_free(const void *at)

@@ -219,23 +219,19 @@ static struct error *add_symbols(const struct wire_symbol *wire, uint64_t n, con
 static struct error *receive_symbols(struct incoming *in, const struct wire_head *head,
 				     struct symbols **symbols)
 {
-	struct symbol_candidates list = {0};
+	ENDED_BY(symbol_candidates_free) struct symbol_candidates list = {0};
 	struct error *err = NULL;
 	FREED struct wire_symbol *wire = get(in, sizeof(*wire), head->symbols, &err);
-	char *strings = get(in, 1, head->strings, &err);
+	FREED char *strings = get(in, 1, head->strings, &err);
 
 	if (!err && (!head->strings || strings[head->strings - 1]))
 		err = nonsense();
-	if (!err)
-		err = add_symbols(wire, head->symbols, strings, head->strings, &list);
 	if (err)
-		free(strings);
-	else
-		err = symbols_build(&list, strings, symbols);
-	if (!err)
-		symbols_set_build_id(*symbols, head->symbols_id);
-	symbol_candidates_free(&list);
-	return err;
+		return err;
+	TRY(add_symbols(wire, head->symbols, strings, head->strings, &list));
+	TRY(symbols_build(&list, &strings, symbols));
+	symbols_set_build_id(*symbols, head->symbols_id);
+	return NULL;
 }
 
 /* Receives pieces; checks that they are in order, without overlaps, and within bounds. */

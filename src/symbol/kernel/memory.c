@@ -395,11 +395,10 @@ static size_t strings_end(const Elf64_Sym *symbol, size_t n)
 static struct error *read_place(struct modules_reader *reader, const struct symbols_place *at,
 				struct symbols **out)
 {
-	struct symbol_candidates list = {0};
+	ENDED_BY(symbol_candidates_free) struct symbol_candidates list = {0};
 	FREED Elf64_Sym *symbol = NULL;
-	struct error *err = NULL;
-	char *strings = NULL;
-	size_t len;
+	FREED char *strings = NULL;
+	size_t len = 0;
 
 	*out = NULL;
 	if (!at->n || at->n > SYMBOLS_MAX)
@@ -408,13 +407,8 @@ static struct error *read_place(struct modules_reader *reader, const struct symb
 	if (symbol)
 		strings = get_strings(reader, at->strings, strings_end(symbol, at->n), &len);
 	if (strings && budget_spend(reader->memory->budget, (uint64_t)SYMBOL_STEPS * at->n))
-		err = add_functions(symbol, strings, len, at, &list);
-	if (!err && list.n)
-		err = symbols_build(&list, strings, out);
-	else
-		free(strings);
-	symbol_candidates_free(&list);
-	return err;
+		TRY(add_functions(symbol, strings, len, at, &list));
+	return list.n ? symbols_build(&list, &strings, out) : NULL;
 }
 
 struct error *symbols_read(const struct guest_memory *memory, const struct symbols_place *at,

@@ -296,7 +296,7 @@ static struct error *add_debug_functions(const struct elf_image *image, struct s
 /* Tries one type of table; *out stays NULL when it has no functions. */
 static struct error *try_table(const struct elf_image *image, uint32_t type, struct symbols **out)
 {
-	struct symbol_candidates list = {0};
+	ENDED_BY(symbol_candidates_free) struct symbol_candidates list = {0};
 	struct symtab tab;
 	struct error *err;
 
@@ -307,11 +307,9 @@ static struct error *try_table(const struct elf_image *image, uint32_t type, str
 	if (!err && (list.n || type == SHT_DYNSYM) &&
 	    symbol_candidates_are_poor(&list, code_bytes(image)))
 		err = add_debug_functions(image, &tab, &list);
-	if (err || !list.n)
-		free(tab.strings);
-	else
-		err = symbols_build(&list, tab.strings, out);
-	symbol_candidates_free(&list);
+	if (!err && list.n)
+		err = symbols_build(&list, &tab.strings, out);
+	free(tab.strings);
 	return err;
 }
 

@@ -174,25 +174,21 @@ static size_t count_functions(const struct symbol_candidates *list)
 
 struct error *nm_read(const char *path, char *text, size_t len, struct symbols **out)
 {
-	struct symbol_candidates list = {0};
-	struct error *err = parse_all(text, len, &list);
+	ENDED_BY(symbol_candidates_free) struct symbol_candidates list = {0};
+	FREED char *strings = text;
 
-	if (!err && !count_functions(&list))
-		err = error_new(ERR_INPUT,
-				"%s: no function symbols in it; give an ELF file that is not "
-				"stripped, or the output of nm -n",
-				path);
-	else if (!err && all_hidden(&list))
-		err = error_new(ERR_INPUT,
-				"%s: all addresses are 0; the kernel hides them "
-				"(kernel.kptr_restrict), read the file as root",
-				path);
-	if (err)
-		free(text);
-	else
-		err = symbols_build(&list, text, out);
-	symbol_candidates_free(&list);
-	return err;
+	TRY(parse_all(text, len, &list));
+	if (!count_functions(&list))
+		return error_new(ERR_INPUT,
+				 "%s: no function symbols in it; give an ELF file that is not "
+				 "stripped, or the output of nm -n",
+				 path);
+	if (all_hidden(&list))
+		return error_new(ERR_INPUT,
+				 "%s: all addresses are 0; the kernel hides them "
+				 "(kernel.kptr_restrict), read the file as root",
+				 path);
+	return symbols_build(&list, &strings, out);
 }
 
 /* Enough to tell text from everything else. */
@@ -287,18 +283,13 @@ static struct error *load_contents(const char *path, int fd, struct bytes *c, st
 struct error *symbols_load(const char *path, struct symbols **out)
 {
 	CLOSED const int fd = open_to_read(path);
-	struct bytes c = {0};
-	struct error *err;
+	ENDED_BY(bytes_free) struct bytes c = {0};
 	struct stat st;
 
 	if (fd < 0)
 		return error_errno(ERR_INPUT, errno, "%s: cannot open the symbol file", path);
 	if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
-		err = error_new(ERR_INPUT, "%s: is a directory, not a symbol file", path);
-	else
-		err = read_upto(path, fd, HEAD_SIZE, &c);
-	if (!err)
-		err = load_contents(path, fd, &c, out);
-	bytes_free(&c);
-	return err;
+		return error_new(ERR_INPUT, "%s: is a directory, not a symbol file", path);
+	TRY(read_upto(path, fd, HEAD_SIZE, &c));
+	return load_contents(path, fd, &c, out);
 }

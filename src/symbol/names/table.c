@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 #include "symbol/names/display_name.h"
 #include "symbol/names/stretches.h"
 
@@ -145,16 +146,13 @@ static void cut(struct symbols *s, const struct symbol_candidates *from)
 	stretches_end(&s->cut);
 }
 
-struct error *symbols_build(struct symbol_candidates *list, char *strings, struct symbols **out)
+struct error *symbols_build(struct symbol_candidates *list, char **strings, struct symbols **out)
 {
 	struct symbols *s = calloc(1, sizeof(*s));
 	struct error *err;
 
-	if (!s) {
-		free(strings);
+	if (!s)
 		return error_no_memory();
-	}
-	s->strings = strings;
 	if (list->n)
 		qsort(list->at, list->n, sizeof(*list->at), candidate_cmp);
 	merge_aliases(list);
@@ -166,6 +164,10 @@ struct error *symbols_build(struct symbol_candidates *list, char *strings, struc
 		return err;
 	}
 	cut(s, list);
+	if (strings) {
+		s->strings = *strings;
+		*strings = NULL;
+	}
 	*out = s;
 	return NULL;
 }
@@ -213,14 +215,12 @@ void symbols_set_build_id(struct symbols *symbols, const char *hex)
 struct error *symbols_write_nm(const struct symbols *symbols, uint64_t slide, FILE *out)
 {
 	for (size_t i = 0; i < symbols->n; i++) {
-		const char *name = symbols->list[i].name;
-		char *clean = sanitize_new(name);
+		FREED char *clean = sanitize_new(symbols->list[i].name);
 
 		if (!clean)
 			return error_no_memory();
 		fprintf(out, "%016llx t %s\n", (unsigned long long)symbols->list[i].start + slide,
 			clean);
-		free(clean);
 	}
 	return NULL;
 }

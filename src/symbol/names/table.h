@@ -45,10 +45,10 @@ bool symbol_candidates_are_poor(struct symbol_candidates *list, uint64_t code);
 
 /*
  * Sorts the candidates, chooses among aliases and builds the table, which
- * takes over `strings`, the buffer that all names point into. On failure
- * `strings` is freed as well. The list stays the caller's.
+ * takes *strings over, the buffer that all names point into, and leaves NULL
+ * there; NULL: there is none to take. The list stays the caller's.
  */
-struct error *symbols_build(struct symbol_candidates *list, char *strings, struct symbols **out);
+struct error *symbols_build(struct symbol_candidates *list, char **strings, struct symbols **out);
 
 /* Keeps a copy; `hex` has at most 2 * BUILD_ID_MAX digits. */
 void symbols_set_build_id(struct symbols *symbols, const char *hex);
