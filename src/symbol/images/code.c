@@ -28,25 +28,20 @@ static struct error *damaged(const struct code_loading *l)
 	return error_new(ERR_INPUT, "%s: damaged or truncated ELF file", l->path);
 }
 
-static uint32_t word_at(const uint8_t *bytes)
-{
-	return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
-	       (uint32_t)bytes[3] << 24;
-}
-
 size_t build_id_note(const uint8_t *bytes, size_t len, char *hex)
 {
-	uint32_t id;
+	GElf_Nhdr head;
 
-	if (len < CODE_NOTE_HEAD || word_at(bytes) != sizeof("GNU") ||
-	    word_at(bytes + 8) != NT_GNU_BUILD_ID || memcmp(bytes + 12, "GNU", sizeof("GNU")))
+	if (len < CODE_NOTE_HEAD)
 		return 0;
-	id = word_at(bytes + 4);
-	if (!id || id > BUILD_ID_MAX || id > len - CODE_NOTE_HEAD)
+	memcpy(&head, bytes, sizeof(head));
+	if (head.n_namesz != sizeof("GNU") || head.n_type != NT_GNU_BUILD_ID ||
+	    memcmp(bytes + sizeof(head), "GNU", sizeof("GNU")) != 0 || !head.n_descsz ||
+	    head.n_descsz > BUILD_ID_MAX || head.n_descsz > len - CODE_NOTE_HEAD)
 		return 0;
-	for (uint32_t i = 0; i < id; i++)
-		sprintf(hex + (size_t)2 * i, "%02x", bytes[CODE_NOTE_HEAD + i]);
-	return CODE_NOTE_HEAD + id;
+	for (size_t i = 0; i < head.n_descsz; i++)
+		sprintf(hex + 2 * i, "%02x", bytes[CODE_NOTE_HEAD + i]);
+	return CODE_NOTE_HEAD + head.n_descsz;
 }
 
 static struct error *add_piece(struct code_loading *l, uint64_t va, const void *bytes, size_t len)

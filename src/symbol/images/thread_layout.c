@@ -105,9 +105,8 @@ static const struct known known[UNIKERNELS] = {
 
 /* Symbols of one system that were found. */
 struct found {
-	uint64_t head, head_size, current, current_size, starter;
-	uint64_t variables[TASK_VARIABLES], list_size;
-	uint64_t switches[THREAD_SWITCHES];
+	struct thread_layout layout; /* addresses alone */
+	uint64_t head_size, current_size, list_size;
 };
 
 static bool is_called(const struct symbol_name *symbol, const char *name)
@@ -119,23 +118,25 @@ static bool is_called(const struct symbol_name *symbol, const char *name)
 static void note(const struct known *system, const char *name, const GElf_Sym *symbol,
 		 struct found *found)
 {
+	struct thread_layout *layout = &found->layout;
+
 	if (!strcmp(name, system->head)) {
-		found->head = symbol->st_value;
+		layout->head = symbol->st_value;
 		found->head_size = symbol->st_size;
 	} else if (is_called(&system->current, name)) {
-		found->current = symbol->st_value;
+		layout->current = symbol->st_value;
 		found->current_size = symbol->st_size;
 	} else if (system->starter && !strcmp(name, system->starter))
-		found->starter = symbol->st_value;
+		layout->starter = symbol->st_value;
 	for (size_t i = 0; i < TASK_VARIABLES; i++)
 		if (is_called(&system->variables[i], name)) {
-			found->variables[i] = symbol->st_value;
+			layout->variables[i] = symbol->st_value;
 			if (i == TASKS_PENDING)
 				found->list_size = symbol->st_size;
 		}
 	for (size_t i = 0; i < THREAD_SWITCHES; i++)
 		if (system->switches[i] && !strcmp(name, system->switches[i]))
-			found->switches[i] = symbol->st_value;
+			layout->switches[i] = symbol->st_value;
 }
 
 /* False: the file has no table of symbols. */
@@ -160,7 +161,7 @@ static bool read_symbols(Elf *elf, struct found found[UNIKERNELS])
 	return data;
 }
 
-static bool has_needed(const struct known *system, const struct found *found)
+static bool has_needed(const struct known *system, const struct thread_layout *found)
 {
 	bool has = found->head && (!system->current.name || found->current) &&
 		   (!system->starter || found->starter);
@@ -175,7 +176,7 @@ static bool has_needed(const struct known *system, const struct found *found)
 static enum unikernel choose(const struct found found[UNIKERNELS])
 {
 	for (size_t k = UNIKERNEL_NONE + 1; k < UNIKERNELS; k++)
-		if (has_needed(&known[k], &found[k]))
+		if (has_needed(&known[k], &found[k].layout))
 			return (enum unikernel)k;
 	return UNIKERNEL_NONE;
 }
@@ -277,20 +278,14 @@ static bool is_of(Elf *elf, const struct known *system)
 static void fill(enum unikernel system, const struct found *found, Elf *elf, Dwarf *dwarf,
 		 struct thread_layout *out)
 {
-	*out = (struct thread_layout){
-		.system = system,
-		.head = found->head,
-		.current = found->current,
-		.cpus = known[system].current.name ? found->current_size / 8 : 1,
-		.starter = found->starter,
-	};
+	*out = found->layout;
+	out->system = system;
+	out->cpus = known[system].current.name ? found->current_size / 8 : 1;
 	if (found->list_size && found->list_size <= THREAD_LAYOUT_LIST &&
 	    found->head_size / found->list_size <= THREAD_LAYOUT_PRIORITIES) {
 		out->list_size = (uint32_t)found->list_size;
 		out->priorities = (uint32_t)(found->head_size / found->list_size);
 	}
-	memcpy(out->variables, found->variables, sizeof(out->variables));
-	memcpy(out->switches, found->switches, sizeof(out->switches));
 	out->typed = dwarf && read_types(dwarf, &known[system], out->at);
 	for (size_t i = 0; i < THREAD_MEMBERS && !out->typed; i++)
 		out->at[i] = known[system].members[i].usual;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
 #include "symbol/names/display_name.h"
 
 /* Groups in groups; of names with more the whole is shown. */
@@ -480,16 +481,15 @@ static bool shorten_go(struct name *name)
 	    !(from || strstr(s, ".(*") || strstr(s, "[go.shape.")))
 		return false;
 	for (size_t i = from; i < name->len; i++) {
-		const bool group = s[i] == '[' && name->close[i];
-
-		if (group)
+		if (s[i] == '[' && name->close[i]) {
 			put_group(name, i);
-		else
-			put(name, begins(name, i, name->len, "%2e") ? "." : s + i, 1);
-		if (group)
 			i = name->close[i];
-		else if (begins(name, i, name->len, "%2e"))
+		} else if (begins(name, i, name->len, "%2e")) {
+			put(name, ".", 1);
 			i += 2;
+		} else {
+			put_range(name, i, i + 1);
+		}
 	}
 	return true;
 }
@@ -511,18 +511,16 @@ static bool shorten(struct name *name)
 
 char *name_shorten(const char *full, bool arguments)
 {
-	struct name name = {.s = full, .len = strlen(full), .arguments = arguments};
-	bool shorter;
-
-	name.close = calloc(name.len + 1, sizeof(*name.close));
+	const size_t len = strlen(full);
+	FREED uint32_t *close = calloc(len + 1, sizeof(*close));
 	/* A group can grow by an ellipsis, and has two characters of its own. */
-	name.out = malloc(4 * name.len + 16);
-	shorter = name.close && name.out && shorten(&name);
-	free(name.close);
-	if (shorter)
-		name.out[name.n] = '\0';
-	if (shorter && name.n)
-		return name.out;
-	free(name.out);
-	return NULL;
+	FREED char *out = malloc(4 * len + 16);
+	struct name name = {
+		.s = full, .len = len, .close = close, .out = out, .arguments = arguments};
+
+	if (!close || !out || !shorten(&name) || !name.n)
+		return NULL;
+	name.out[name.n] = '\0';
+	out = NULL;
+	return name.out;
 }
