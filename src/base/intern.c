@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #define CHUNK_SIZE 65536
 
 struct chunk {
@@ -274,4 +276,26 @@ bool ids_find(const struct ids *ids, uint64_t a, uint64_t b, uint32_t *id)
 	if (*slot)
 		*id = *slot - 1;
 	return *slot != 0;
+}
+
+uint32_t row_ids_count(const struct row_ids *rows)
+{
+	return rows->ids ? ids_count(rows->ids) : 0;
+}
+
+struct error *row_ids_get(struct row_ids *rows, uint64_t a, uint64_t b, void *array, size_t size,
+			  uint32_t *number)
+{
+	bool added;
+
+	if (!rows->ids)
+		TRY(ids_new(&rows->ids));
+	/* A number without a row would be taken for one with it. */
+	TRY(array_reserve_zero(array, &rows->room, rows->ids->n + (size_t)1, size));
+	return ids_get(rows->ids, a, b, number, &added);
+}
+
+bool row_ids_find(const struct row_ids *rows, uint64_t a, uint64_t b, uint32_t *number)
+{
+	return rows->ids && ids_find(rows->ids, a, b, number);
 }

@@ -40,4 +40,25 @@ struct error *ids_get(struct ids *ids, uint64_t a, uint64_t b, uint32_t *id, boo
 /* ... without adding it: false if it is not there. */
 bool ids_find(const struct ids *ids, uint64_t a, uint64_t b, uint32_t *id);
 
+/* Numbers for the rows of an array that grows, whose pointer starts as NULL and is the caller's. */
+struct row_ids {
+	struct ids *ids; /* NULL: there are no rows yet */
+	size_t room;
+};
+
+uint32_t row_ids_count(const struct row_ids *rows);
+
+/*
+ * The number of the row of (a, b): a new one is all zeros. `array` is the
+ * address of the pointer to rows of `size` bytes.
+ */
+struct error *row_ids_get(struct row_ids *rows, uint64_t a, uint64_t b, void *array, size_t size,
+			  uint32_t *number);
+
+#define ROW_IDS_GET(rows, a, b, array, number) \
+	row_ids_get(rows, a, b, array, sizeof(**(array)), number)
+
+/* ... without adding it: false if it is not there. */
+bool row_ids_find(const struct row_ids *rows, uint64_t a, uint64_t b, uint32_t *number);
+
 #endif

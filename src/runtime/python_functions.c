@@ -67,37 +67,29 @@ struct python_functions {
 	struct python_types types;
 	struct python_offsets at;
 	struct stand_ins *stand_ins;
-	struct ids *ids; /* by the addresses of their objects */
+	struct row_ids ids; /* by the addresses of their objects */
 	struct function *functions;
-	size_t room, lines_held;
+	size_t lines_held;
 };
 
 struct error *python_functions_new(const struct python_types *types,
 				   const struct python_offsets *at, struct stand_ins *stand_ins,
 				   struct python_functions **out)
 {
-	struct python_functions *python = calloc(1, sizeof(*python));
-	struct error *err;
-
-	*out = NULL;
-	if (!python)
+	*out = calloc(1, sizeof(**out));
+	if (!*out)
 		return error_no_memory();
-	*python = (struct python_functions){.types = *types, .at = *at, .stand_ins = stand_ins};
-	err = ids_new(&python->ids);
-	if (err)
-		python_functions_free(python);
-	else
-		*out = python;
-	return err;
+	**out = (struct python_functions){.types = *types, .at = *at, .stand_ins = stand_ins};
+	return NULL;
 }
 
 void python_functions_free(struct python_functions *python)
 {
 	if (!python)
 		return;
-	for (uint32_t i = 0; python->ids && i < ids_count(python->ids); i++)
+	for (uint32_t i = 0; i < row_ids_count(&python->ids); i++)
 		free(python->functions[i].lines);
-	ids_free(python->ids);
+	ids_free(python->ids.ids);
 	free(python->functions);
 	free(python);
 }
@@ -217,8 +209,8 @@ bool python_functions_identify(const struct python_functions *python,
 	struct description found;
 	uint32_t id;
 
-	if (ids_find(python->ids, va, 0, &id) ? is_stable(&python->functions[id])
-					      : ids_count(python->ids) == FUNCTIONS_MAX)
+	if (row_ids_find(&python->ids, va, 0, &id) ? is_stable(&python->functions[id])
+						   : row_ids_count(&python->ids) == FUNCTIONS_MAX)
 		return false;
 	*identity = read_description(python, memory, va, &found) ? found.identity : 0;
 	return true;
@@ -404,21 +396,14 @@ struct error *python_functions_name(struct python_functions *python,
 {
 	struct function *function;
 	struct error *err = NULL;
-	bool added;
 	uint32_t id;
 	uint64_t unit;
 
 	*addr = 0;
-	if (!ids_find(python->ids, frame->function, 0, &id)) {
-		if (ids_count(python->ids) == FUNCTIONS_MAX)
+	if (!row_ids_find(&python->ids, frame->function, 0, &id)) {
+		if (row_ids_count(&python->ids) == FUNCTIONS_MAX)
 			return NULL;
-		err = ARRAY_RESERVE(&python->functions, &python->room,
-				    ids_count(python->ids) + (size_t)1);
-		if (!err)
-			err = ids_get(python->ids, frame->function, 0, &id, &added);
-		if (err)
-			return err;
-		python->functions[id] = (struct function){0};
+		TRY(ROW_IDS_GET(&python->ids, frame->function, 0, &python->functions, &id));
 	}
 	function = &python->functions[id];
 	if (!frame->identity && function->round != round)

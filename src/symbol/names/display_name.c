@@ -134,9 +134,8 @@ struct display_names {
 	struct pool *pool;
 	char *scratch; /* for cleaning */
 	size_t scratch_room;
-	struct ids *ids;     /* of strings by pointer: their index in `known` */
+	struct row_ids ids;  /* of strings by pointer */
 	struct known *known; /* a text that is NULL: not cleaned yet */
-	size_t room;
 };
 
 struct error *display_names_new(struct display_names **out)
@@ -144,8 +143,6 @@ struct error *display_names_new(struct display_names **out)
 	struct display_names *names = calloc(1, sizeof(*names));
 	struct error *err = names ? pool_new(&names->pool) : error_no_memory();
 
-	if (!err)
-		err = ids_new(&names->ids);
 	if (err)
 		display_names_free(names);
 	else
@@ -158,7 +155,7 @@ void display_names_free(struct display_names *names)
 	if (!names)
 		return;
 	pool_free(names->pool);
-	ids_free(names->ids);
+	ids_free(names->ids.ids);
 	free(names->scratch);
 	free(names->known);
 	free(names);
@@ -177,13 +174,9 @@ struct error *display_names_text(struct display_names *names, const char *text, 
 static struct error *find(struct display_names *names, const char *from, struct known **out)
 {
 	uint32_t id;
-	bool added;
 
-	TRY(ids_get(names->ids, (uintptr_t)from, 0, &id, &added));
-	TRY(ARRAY_RESERVE(&names->known, &names->room, id + (size_t)1));
+	TRY(ROW_IDS_GET(&names->ids, (uintptr_t)from, 0, &names->known, &id));
 	*out = &names->known[id];
-	if (added)
-		**out = (struct known){0};
 	return (*out)->text ? NULL : display_names_text(names, from, &(*out)->text);
 }
 
@@ -239,9 +232,8 @@ struct short_name {
 
 struct short_names {
 	struct pool *pool;
-	struct ids *ids; /* of full names by pointer: their index in `at` */
+	struct row_ids ids; /* of full names by pointer */
 	struct short_name *at;
-	size_t n, room;
 	bool unique; /* no two texts are equal */
 };
 
@@ -250,8 +242,6 @@ struct error *short_names_new(struct short_names **out)
 	struct short_names *names = calloc(1, sizeof(*names));
 	struct error *err = names ? pool_new(&names->pool) : error_no_memory();
 
-	if (!err)
-		err = ids_new(&names->ids);
 	*out = err ? NULL : names;
 	if (err)
 		short_names_free(names);
@@ -263,7 +253,7 @@ void short_names_free(struct short_names *names)
 	if (!names)
 		return;
 	pool_free(names->pool);
-	ids_free(names->ids);
+	ids_free(names->ids.ids);
 	free(names->at);
 	free(names);
 }
@@ -282,14 +272,11 @@ static struct error *find_short(struct short_names *names, const char *text, siz
 				uint32_t *id)
 {
 	const char *full;
-	bool added;
 
 	TRY(pool_intern(names->pool, text, len, &full));
-	TRY(ids_get(names->ids, (uintptr_t)full, 0, id, &added));
-	if (!added)
+	TRY(ROW_IDS_GET(&names->ids, (uintptr_t)full, 0, &names->at, id));
+	if (names->at[*id].full)
 		return NULL;
-	TRY(ARRAY_RESERVE(&names->at, &names->room, *id + (size_t)1));
-	names->n = *id + (size_t)1;
 	names->at[*id].full = full;
 	names->unique = false;
 	return set_form(names, &names->at[*id], FORM_SHORT);
@@ -312,13 +299,13 @@ static int by_text(const void *left, const void *right)
 }
 
 /* Gives names with the same text a longer one. */
-static struct error *part(struct short_names *names, struct short_name **sorted)
+static struct error *part(struct short_names *names, struct short_name **sorted, size_t n)
 {
 	size_t end;
 
-	qsort(sorted, names->n, sizeof(*sorted), by_text);
-	for (size_t i = 0; i < names->n; i = end) {
-		for (end = i + 1; end < names->n && !by_text(&sorted[i], &sorted[end]); end++)
+	qsort(sorted, n, sizeof(*sorted), by_text);
+	for (size_t i = 0; i < n; i = end) {
+		for (end = i + 1; end < n && !by_text(&sorted[i], &sorted[end]); end++)
 			;
 		for (size_t k = i; k < end && end - i > 1; k++)
 			if (sorted[k]->form < FORM_FULL)
@@ -329,14 +316,15 @@ static struct error *part(struct short_names *names, struct short_name **sorted)
 
 static struct error *disambiguate(struct short_names *names)
 {
-	FREED struct short_name **sorted = calloc(names->n + 1, sizeof(*sorted));
+	const size_t n = row_ids_count(&names->ids);
+	FREED struct short_name **sorted = calloc(n + 1, sizeof(*sorted));
 
 	if (!sorted)
 		return error_no_memory();
-	for (size_t i = 0; i < names->n; i++)
+	for (size_t i = 0; i < n; i++)
 		sorted[i] = &names->at[i];
 	for (unsigned form = FORM_SHORT; form < FORM_FULL; form++)
-		TRY(part(names, sorted));
+		TRY(part(names, sorted, n));
 	names->unique = true;
 	return NULL;
 }

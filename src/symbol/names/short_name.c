@@ -512,13 +512,13 @@ static bool shorten(struct name *name)
 char *name_shorten(const char *full, bool arguments)
 {
 	const size_t len = strlen(full);
-	FREED uint32_t *close = calloc(len + 1, sizeof(*close));
+	FREED uint32_t *ends = calloc(len + 1, sizeof(*ends));
 	/* A group can grow by an ellipsis, and has two characters of its own. */
 	FREED char *out = malloc(4 * len + 16);
 	struct name name = {
-		.s = full, .len = len, .close = close, .out = out, .arguments = arguments};
+		.s = full, .len = len, .close = ends, .out = out, .arguments = arguments};
 
-	if (!close || !out || !shorten(&name) || !name.n)
+	if (!ends || !out || !shorten(&name) || !name.n)
 		return NULL;
 	name.out[name.n] = '\0';
 	out = NULL;

@@ -11,10 +11,9 @@
 
 struct symbolizer {
 	struct location_resolver resolver;
-	unsigned changes; /* of the images, when the cache was begun */
-	struct ids *ids;  /* of address and kind: the index in `answer` */
-	uint32_t *answer; /* the cache: numbers of answers; 0: not known yet */
-	size_t room;
+	unsigned changes;   /* of the images, when the cache was begun */
+	struct row_ids ids; /* of address and kind */
+	uint32_t *answer;   /* the cache: numbers of answers; 0: not known yet */
 	/* The one store that was prepared, and the numbers of answers by frame. */
 	const struct stacks *stacks;
 	struct frame_numbers frames;
@@ -25,10 +24,9 @@ struct error *symbolizer_new(const struct images *images, const struct profile *
 			     struct symbolizer **out)
 {
 	struct symbolizer *symbolizer = calloc(1, sizeof(*symbolizer));
-	struct error *err = symbolizer ? ids_new(&symbolizer->ids) : error_no_memory();
+	struct error *err = symbolizer ? resolver_init(&symbolizer->resolver, images, profile)
+				       : error_no_memory();
 
-	if (!err)
-		err = resolver_init(&symbolizer->resolver, images, profile);
 	if (err)
 		symbolizer_free(symbolizer);
 	else
@@ -49,7 +47,7 @@ void symbolizer_free(struct symbolizer *symbolizer)
 	if (!symbolizer)
 		return;
 	resolver_free(&symbolizer->resolver);
-	ids_free(symbolizer->ids);
+	ids_free(symbolizer->ids.ids);
 	free(symbolizer->answer);
 	forget_stacks(symbolizer);
 	free(symbolizer);
@@ -75,13 +73,9 @@ static struct error *find(struct symbolizer *symbolizer, uint64_t addr, uint8_t 
 			  uint32_t **out)
 {
 	uint32_t id;
-	bool added;
 
-	TRY(ids_get(symbolizer->ids, addr, kind, &id, &added));
-	TRY(ARRAY_RESERVE(&symbolizer->answer, &symbolizer->room, id + (size_t)1));
+	TRY(ROW_IDS_GET(&symbolizer->ids, addr, kind, &symbolizer->answer, &id));
 	*out = &symbolizer->answer[id];
-	if (added)
-		**out = 0;
 	return NULL;
 }
 
@@ -94,7 +88,7 @@ static void forget_if_changed(struct symbolizer *symbolizer)
 		return;
 	symbolizer->changes = images_changes(images);
 	if (symbolizer->answer)
-		memset(symbolizer->answer, 0, symbolizer->room * sizeof(*symbolizer->answer));
+		memset(symbolizer->answer, 0, symbolizer->ids.room * sizeof(*symbolizer->answer));
 	memset(symbolizer->resolver.lately, 0, sizeof(symbolizer->resolver.lately));
 	symbolizer->n_nodes = 0;
 }
@@ -278,9 +272,8 @@ struct texts {
 
 struct stand_ins {
 	struct pool *pool;
-	struct ids *ids; /* by the pool's pointers */
+	struct row_ids ids; /* by the pool's pointers */
 	struct texts *at;
-	size_t room;
 };
 
 struct error *stand_ins_new(struct stand_ins **out)
@@ -288,8 +281,6 @@ struct error *stand_ins_new(struct stand_ins **out)
 	struct stand_ins *all = calloc(1, sizeof(*all));
 	struct error *err = all ? pool_new(&all->pool) : error_no_memory();
 
-	if (!err)
-		err = ids_new(&all->ids);
 	if (err)
 		stand_ins_free(all);
 	else
@@ -302,7 +293,7 @@ void stand_ins_free(struct stand_ins *all)
 	if (!all)
 		return;
 	pool_free(all->pool);
-	ids_free(all->ids);
+	ids_free(all->ids.ids);
 	free(all->at);
 	free(all);
 }
@@ -311,16 +302,14 @@ struct error *stand_ins_function(struct stand_ins *all, const char *name, const 
 				 uint32_t *number)
 {
 	struct texts texts;
-	bool added;
 
 	*number = STAND_IN_NO_FUNCTION;
 	TRY(pool_intern(all->pool, name, strlen(name), &texts.name));
 	TRY(pool_intern(all->pool, file, strlen(file), &texts.file));
-	if (ids_find(all->ids, (uintptr_t)texts.name, (uintptr_t)texts.file, number) ||
-	    ids_count(all->ids) == STAND_IN_FUNCTIONS)
+	if (row_ids_find(&all->ids, (uintptr_t)texts.name, (uintptr_t)texts.file, number) ||
+	    row_ids_count(&all->ids) == STAND_IN_FUNCTIONS)
 		return NULL;
-	TRY(ARRAY_RESERVE(&all->at, &all->room, ids_count(all->ids) + (size_t)1));
-	TRY(ids_get(all->ids, (uintptr_t)texts.name, (uintptr_t)texts.file, number, &added));
+	TRY(ROW_IDS_GET(&all->ids, (uintptr_t)texts.name, (uintptr_t)texts.file, &all->at, number));
 	all->at[*number] = texts;
 	return NULL;
 }
@@ -329,7 +318,7 @@ bool stand_ins_find(const struct stand_ins *all, uint64_t addr, struct stand_in 
 {
 	const uint64_t number = (addr - STAND_IN_ADDR) / STAND_IN_LINES;
 
-	if (!all || addr < STAND_IN_ADDR || number >= ids_count(all->ids))
+	if (!all || addr < STAND_IN_ADDR || number >= row_ids_count(&all->ids))
 		return false;
 	*out = (struct stand_in){.name = all->at[number].name,
 				 .file = all->at[number].file,
