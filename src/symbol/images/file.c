@@ -103,14 +103,14 @@ struct error *image_file_load(const struct image_spec *spec, struct image_file *
 	}
 	if (err)
 		return err;
-	if (file->code)
+	if (file->code && *file->code->build_id)
 		id = file->code->build_id;
-	if (file->code && spec->names_only && !spec->keeps_code)
-		elf_code_drop_pieces(file->code);
-	if ((!id || !*id) && file->symbols)
+	else if (file->symbols)
 		id = symbols_build_id(file->symbols);
 	if (id)
 		snprintf(file->build_id, sizeof(file->build_id), "%s", id);
+	if (file->code && spec->names_only && !spec->keeps_code)
+		elf_code_drop_pieces(file->code);
 	return NULL;
 }
 

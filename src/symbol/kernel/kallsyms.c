@@ -119,28 +119,26 @@ static uint32_t u32_at(const uint8_t *bytes, size_t at)
 	return value;
 }
 
-static uint16_t u16_at(const uint8_t *bytes, size_t at)
+/* Counts the numbers of `width` bytes that rise from 0, by `least` to `most`. */
+static inline size_t count_rising(const uint8_t *bytes, size_t room, size_t width, uint32_t least,
+				  uint32_t most)
 {
-	uint16_t value;
+	uint32_t before, here = 0;
+	size_t n;
 
-	memcpy(&value, bytes + at, sizeof(value));
-	return value;
-}
-
-/* Counts the numbers that rise from 0 as the index does; KALLSYMS_TOKENS: this is the index. */
-static size_t count_index(const uint8_t *bytes)
-{
-	size_t n = 1;
-
-	if (u16_at(bytes, 0))
-		return 0;
-	for (; n < KALLSYMS_TOKENS; n++) {
-		unsigned step = u16_at(bytes, 2 * n) - (unsigned)u16_at(bytes, 2 * n - 2);
-
-		if (step < 2 || step > TOKEN_MAX + 1)
+	for (n = 0; n < room; n++) {
+		before = here;
+		memcpy(&here, bytes + n * width, width);
+		if (n ? here - before < least || here - before > most : here)
 			break;
 	}
 	return n;
+}
+
+/* As the index of the tokens does; KALLSYMS_TOKENS: this is it. */
+static size_t count_index(const uint8_t *bytes)
+{
+	return count_rising(bytes, KALLSYMS_TOKENS, sizeof(uint16_t), 2, TOKEN_MAX + 1);
 }
 
 /* True if every token ends where the next begins. */
@@ -208,21 +206,12 @@ static void read_front(const struct finding *finding, uint64_t end, size_t size,
 				.len = (size_t)(end - va)};
 }
 
-/* Counts the numbers at `at` that rise from 0 like the offsets of every 256th name. */
+/* As the offsets of every 256th name do. */
 static size_t count_markers(const struct front *front, size_t at)
 {
-	size_t n = 1;
-
-	if (u32_at(front->bytes, at))
-		return 0;
-	for (; at + 4 * n + 4 <= front->len; n++) {
-		uint32_t step =
-			u32_at(front->bytes, at + 4 * n) - u32_at(front->bytes, at + 4 * n - 4);
-
-		if (step < 2 * KALLSYMS_STRIDE || step > KALLSYMS_STRIDE * KALLSYMS_NAME_MAX)
-			break;
-	}
-	return n;
+	return count_rising(front->bytes + at, (front->len - at) / sizeof(uint32_t),
+			    sizeof(uint32_t), 2 * KALLSYMS_STRIDE,
+			    KALLSYMS_STRIDE * KALLSYMS_NAME_MAX);
 }
 
 /* Walks `n` names from `start`: they must fit the markers. Sets *end behind the last. */
