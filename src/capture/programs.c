@@ -99,34 +99,11 @@ struct file_head {
 	char build_id[2 * BUILD_ID_MAX + 1];
 };
 
-#define NOTE_ALIGN 4u
-
-/* Finds the build id among notes; all sizes are the guest's. */
+/* Finds the build id among notes, which are aligned to 4 bytes; all sizes are the guest's. */
 static void find_build_id(const uint8_t *notes, size_t len, char *hex)
 {
-	Elf64_Nhdr head;
-	size_t at = 0;
-
-	while (len - at >= sizeof(head) + sizeof(ELF_NOTE_GNU)) {
-		const uint8_t *name = notes + at + sizeof(head), *id = name + sizeof(ELF_NOTE_GNU);
-		size_t all;
-
-		memcpy(&head, notes + at, sizeof(head));
-		if (head.n_namesz > len || head.n_descsz > len)
-			return;
-		all = sizeof(head) + (head.n_namesz + NOTE_ALIGN - 1) / NOTE_ALIGN * NOTE_ALIGN +
-		      (head.n_descsz + NOTE_ALIGN - 1) / NOTE_ALIGN * NOTE_ALIGN;
-		if (all > len - at)
-			return;
-		if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == sizeof(ELF_NOTE_GNU) &&
-		    !memcmp(name, ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) &&
-		    head.n_descsz <= BUILD_ID_MAX) {
-			for (size_t i = 0; i < head.n_descsz; i++)
-				sprintf(hex + 2 * i, "%02x", id[i]);
-			return;
-		}
-		at += all;
-	}
+	for (size_t at = 0; at < len && !build_id_note(notes + at, len - at, hex); at += 4)
+		;
 }
 
 /* Takes the code that this part of the file has; *there: the mapping of `offset` is of it. */

@@ -272,17 +272,14 @@ struct error *elf_code_read(const char *path, Elf *elf, struct elf_code **out)
 struct error *elf_code_load(const char *path, struct elf_code **out)
 {
 	CLOSED const int fd = open_to_read(path);
-	struct error *err;
-	Elf *elf;
+	ENDED_BY(end_elf) Elf *elf = NULL;
 
 	*out = NULL;
 	if (fd < 0)
 		return error_errno(ERR_INPUT, errno, "%s: cannot open the symbol file", path);
 	elf_version(EV_CURRENT);
 	elf = elf_begin(fd, ELF_C_READ, NULL);
-	err = elf_code_read(path, elf, out);
-	elf_end(elf);
-	return err;
+	return elf_code_read(path, elf, out);
 }
 
 size_t elf_code_piece(const struct elf_code *code, uint64_t va)
@@ -377,19 +374,15 @@ static bool segment_at(const char *path, uint64_t value, bool by_offset, GElf_Ph
 {
 	CLOSED const int fd = is_regular_file(path) ? open_to_read(path) : -1;
 	FREED char *head = fd < 0 ? NULL : malloc(HEADERS_MAX);
-	ssize_t len = head ? pread(fd, head, HEADERS_MAX, 0) : -1;
-	bool found = false;
+	const ssize_t len = head ? pread(fd, head, HEADERS_MAX, 0) : -1;
+	ENDED_BY(end_elf) Elf *elf = NULL;
 
-	if (len >= (ssize_t)sizeof(Elf64_Ehdr)) {
-		Elf *elf;
-
-		forget_sections(head);
-		elf_version(EV_CURRENT);
-		elf = elf_memory(head, (size_t)len);
-		found = elf_segment(elf, value, by_offset, segment);
-		elf_end(elf);
-	}
-	return found;
+	if (len < (ssize_t)sizeof(Elf64_Ehdr))
+		return false;
+	forget_sections(head);
+	elf_version(EV_CURRENT);
+	elf = elf_memory(head, (size_t)len);
+	return elf_segment(elf, value, by_offset, segment);
 }
 
 uint64_t elf_offset(const char *path, uint64_t va)

@@ -53,10 +53,10 @@ struct elf_code {
 	size_t n;
 	/* The code changes itself when it starts, as Linux does (alternatives). */
 	bool patched;
-	uint16_t machine; /* e_machine: the processor */
-	/* The build id's note, as it is in the file; 0 bytes if there is none, or if it is not loaded. */
+	uint16_t machine;	/* e_machine: the processor */
 	struct code_mark *mark; /* of Arm's files that are not stripped, in order of address */
 	size_t n_marks;
+	/* The build id's note, as it is in the file; 0 bytes if there is none, or if it is not loaded. */
 	uint8_t note[CODE_NOTE_MAX];
 	size_t note_len;
 	uint64_t note_va;

@@ -69,19 +69,16 @@ static struct error *load_plain(const struct image_spec *spec, struct image_file
 static struct error *load_kernel(const struct image_spec *spec, struct image_file *file,
 				 char *bytes, size_t len, bool *no_names)
 {
+	ENDED_BY(end_elf) Elf *elf = NULL;
 	struct error *err;
-	Elf *elf;
 
 	elf_version(EV_CURRENT);
 	elf = elf_memory(bytes, len);
-	err = elf_code_read(file->path, elf, &file->code);
-	if (!err && needs_tables(spec, file))
+	TRY(elf_code_read(file->path, elf, &file->code));
+	if (needs_tables(spec, file))
 		error_free(cfi_elf(file->path, elf, &file->table));
-	if (!err) {
-		err = elf_read(file->path, elf, &file->symbols);
-		*no_names = err;
-	}
-	elf_end(elf);
+	err = elf_read(file->path, elf, &file->symbols);
+	*no_names = err;
 	return err;
 }
 

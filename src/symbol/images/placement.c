@@ -111,21 +111,21 @@ static bool compare_stretch(const struct elf_code *code, uint64_t slide, const u
 static void compare_page(const struct elf_code *code, uint64_t slide, uint64_t page_va,
 			 const uint8_t *page, size_t len, struct page_tally *tally)
 {
-	uint64_t first = page_va - slide;
+	const uint64_t first = page_va - slide, end = first + (len - 1);
 	bool same = true;
 
 	*tally = (struct page_tally){.empty = is_zero(page, len)};
-	if (!len || first > UINT64_MAX - (len - 1))
+	if (!len || end < first)
 		return;
 	for (size_t i = elf_code_piece(code, first); i < code->n; i++) {
 		const struct code_piece *piece = &code->piece[i];
-		uint64_t from = piece->va > first ? piece->va : first;
+		const uint64_t from = piece->va > first ? piece->va : first;
 		uint64_t last = piece->va + (piece->len - 1);
 
-		if (from > first + (len - 1))
+		if (from > end)
 			break;
-		if (last > first + (len - 1))
-			last = first + (len - 1);
+		if (last > end)
+			last = end;
 		if (is_filler(piece->bytes + (from - piece->va), last - from + 1))
 			continue;
 		same &= compare_stretch(code, slide, piece->bytes + (from - piece->va),

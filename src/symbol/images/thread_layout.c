@@ -320,9 +320,9 @@ void thread_layout_load(const char *path, struct thread_layout *out)
 {
 	struct found found[UNIKERNELS] = {0};
 	struct dwarf_file file = {.fd = -1};
-	enum unikernel system;
 	CLOSED const int fd = open_to_read(path);
-	Elf *elf;
+	ENDED_BY(end_elf) Elf *elf = NULL;
+	enum unikernel system;
 
 	*out = (struct thread_layout){0};
 	elf_version(EV_CURRENT);
@@ -338,5 +338,4 @@ void thread_layout_load(const char *path, struct thread_layout *out)
 			fill(system, &found[system], elf, typed ? file.dwarf : NULL, out);
 	}
 	dwarf_file_close(&file);
-	elf_end(elf);
 }

@@ -140,14 +140,8 @@ struct display_names {
 
 struct error *display_names_new(struct display_names **out)
 {
-	struct display_names *names = calloc(1, sizeof(*names));
-	struct error *err = names ? pool_new(&names->pool) : error_no_memory();
-
-	if (err)
-		display_names_free(names);
-	else
-		*out = names;
-	return err;
+	*out = calloc(1, sizeof(**out));
+	return *out ? pool_new(&(*out)->pool) : error_no_memory();
 }
 
 void display_names_free(struct display_names *names)

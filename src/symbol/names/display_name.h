@@ -66,6 +66,7 @@ char *demangle_by_library(const char *name);
 /* Names as people see them: demangled and sanitized, each kept once. */
 struct display_names;
 
+/* display_names_free is due, also after an error. */
 struct error *display_names_new(struct display_names **out);
 void display_names_free(struct display_names *names);
 

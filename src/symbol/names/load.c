@@ -221,13 +221,10 @@ static struct error *read_upto(const char *path, int fd, size_t upto, struct byt
 /* Takes over `elf`, which may be NULL. */
 static struct error *read_elf(const char *path, Elf *elf, struct symbols **out)
 {
-	struct error *err;
+	ENDED_BY(end_elf) Elf *own = elf;
 
-	if (!elf)
-		return error_new(ERR_INPUT, "%s: damaged ELF file: %s", path, elf_errmsg(-1));
-	err = elf_read(path, elf, out);
-	elf_end(elf);
-	return err;
+	return own ? elf_read(path, own, out)
+		   : error_new(ERR_INPUT, "%s: damaged ELF file: %s", path, elf_errmsg(-1));
 }
 
 /* A file is read piece by piece; a pipe holding an ELF file has to be swallowed whole. */

@@ -59,6 +59,12 @@ void symbols_set_build_id(struct symbols *symbols, const char *hex);
  */
 struct error *elf_read(const char *path, Elf *elf, struct symbols **out);
 
+/* For ENDED_BY() (base/owned.h). */
+static inline void end_elf(Elf **elf)
+{
+	elf_end(*elf);
+}
+
 /* Takes over `text`, `len` bytes with a NUL behind them. */
 struct error *nm_read(const char *path, char *text, size_t len, struct symbols **out);
 
