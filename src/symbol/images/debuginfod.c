@@ -7,7 +7,6 @@
 
 #include "base/debug_file.h"
 #include "base/preopen.h"
-#include "symbol/images/code.h"
 #include "symbol/images/file.h"
 
 const char debuginfod_feature[] = "asks debuginfod";

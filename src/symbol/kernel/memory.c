@@ -2,7 +2,6 @@
 #include "symbol/kernel/kernel.h"
 
 #include <elf.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,6 @@
 #include "base/bytes.h"
 #include "base/debug_file.h"
 #include "base/preopen.h"
-#include "symbol/images/code.h"
 #include "symbol/kernel/kernel.h"
 
 static bool has_debug_info(Elf *elf)
