@@ -437,12 +437,11 @@ const struct image *images_program_at(const struct images *images, uint64_t va)
 
 size_t images_code(const struct images *images, uint64_t va, uint64_t space, void *buf, size_t len)
 {
-	for (size_t i = 0; i < images->n; i++) {
-		const struct image *image = &images->mapping[i];
+	const struct image *image = images->mapping;
 
+	for (size_t i = 0; i < images->n; i++, image++)
 		if (holds(image, va) && image->compared && image->space == space)
 			return elf_code_copy(image->file->code, va - image->slide, buf, len);
-	}
 	return 0;
 }
 

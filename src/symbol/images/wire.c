@@ -176,13 +176,9 @@ static void *get(struct incoming *in, size_t size, uint64_t n, struct error **er
 
 static bool is_hex(const char *text, size_t size)
 {
-	for (size_t i = 0; i < size; i++) {
-		if (!text[i])
-			return true;
-		if (!strchr("0123456789abcdef", text[i]))
-			return false;
-	}
-	return false;
+	const size_t len = strnlen(text, size);
+
+	return len < size && strspn(text, "0123456789abcdef") == len;
 }
 
 /* The text was made in a process that may have been taken over, and is for a terminal. */

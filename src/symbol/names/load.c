@@ -162,13 +162,12 @@ static bool all_hidden(const struct symbol_candidates *list)
 	return list->n > 1;
 }
 
-static size_t count_functions(const struct symbol_candidates *list)
+static bool has_functions(const struct symbol_candidates *list)
 {
-	size_t n = 0;
-
 	for (size_t i = 0; i < list->n; i++)
-		n += list->at[i].name != NULL;
-	return n;
+		if (list->at[i].name)
+			return true;
+	return false;
 }
 
 struct error *nm_read(const char *path, char *text, size_t len, struct symbols **out)
@@ -177,7 +176,7 @@ struct error *nm_read(const char *path, char *text, size_t len, struct symbols *
 	FREED char *strings = text;
 
 	TRY(parse_all(text, len, &list));
-	if (!count_functions(&list))
+	if (!has_functions(&list))
 		return error_new(ERR_INPUT,
 				 "%s: no function symbols in it; give an ELF file that is not "
 				 "stripped, or the output of nm -n",
