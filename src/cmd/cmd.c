@@ -60,18 +60,14 @@ void cmd_say(const char *format, ...)
 
 struct error *cmd_usage_error(const struct verb *verb, const char *format, ...)
 {
-	struct error *detail, *err;
 	char text[1024];
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	detail = error_new(ERR_USAGE, "%s", text);
-	err = error_new(ERR_USAGE, "%s; see uniprof %s%s--help", detail->text, verb->name,
-			*verb->name ? " " : "");
-	error_free(detail);
-	return err;
+	return error_new(ERR_USAGE, "%s; see uniprof %s%s--help", text, verb->name,
+			 *verb->name ? " " : "");
 }
 
 /* The second signal ends the process at once; a sampler's system call filter lets it do no more than that. */
@@ -107,20 +103,15 @@ int cmd_caught_signal(void)
 
 struct error *cmd_read_text(const char *path, size_t most, char **text)
 {
-	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	size_t len = 0;
 	ssize_t got = 0;
-	int error = errno;
 
 	*text = fd < 0 ? NULL : malloc(most + 1);
 	while (*text && len < most && (got = read(fd, *text + len, most - len)) > 0)
 		len += (size_t)got;
-	if (got < 0)
-		error = errno;
-	if (fd >= 0)
-		close(fd);
 	if (fd < 0 || got < 0)
-		return error_errno(ERR_INPUT, error, "cannot read %s", path);
+		return error_errno(ERR_INPUT, errno, "cannot read %s", path);
 	if (!*text)
 		return error_no_memory();
 	(*text)[len] = '\0';
@@ -236,46 +227,44 @@ static void become_pager(int fd, const char *command)
 	_exit(NOT_FOUND);
 }
 
-void pager_start(struct pager *pager)
+pid_t pager_start(void)
 {
 	const char *command = program();
 	int ends[2];
+	pid_t pid;
 
-	pager->pid = 0;
 	if (!isatty(STDOUT_FILENO) || !*command || !strcmp(command, "cat") || pipe(ends))
-		return;
-	pager->pid = fork();
-	if (!pager->pid) {
+		return 0;
+	pid = fork();
+	if (!pid) {
 		close(ends[1]);
 		become_pager(ends[0], command);
 	}
-	if (pager->pid > 0) {
+	if (pid > 0) {
 		dup2(ends[1], STDOUT_FILENO);
 		/*
 		 * Leaving the pager early is no error: writes fail with EPIPE,
 		 * and we end in order.
 		 */
 		signal(SIGPIPE, SIG_IGN);
-	} else {
-		pager->pid = 0;
 	}
 	close(ends[0]);
 	close(ends[1]);
+	return pid > 0 ? pid : 0;
 }
 
-struct error *pager_finish(struct pager *pager, struct error *err)
+struct error *pager_finish(pid_t pager, struct error *err)
 {
 	int status = 0;
 
-	if (!pager->pid)
+	if (!pager)
 		return err;
 	/* Ctrl-C is the pager's now. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGQUIT, SIG_IGN);
 	fclose(stdout);
-	while (waitpid(pager->pid, &status, 0) < 0 && errno == EINTR)
+	while (waitpid(pager, &status, 0) < 0 && errno == EINTR)
 		;
-	pager->pid = 0;
 	if (err && err->kind == ERR_OUTPUT) {
 		error_free(err);
 		err = NULL;

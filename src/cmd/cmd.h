@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/owned.h"
 #include "base/progress.h"
 #include "cmd/shared/option.h"
 
@@ -88,22 +89,17 @@ struct error *merge_confined(char *const *paths, size_t n, const char *output);
  * of its own, forked before rights are given up (executing is no longer
  * possible then), which becomes the pager's program when the first text comes:
  * until then the terminal is ours, for progress and errors.
- */
-struct pager {
-	pid_t pid; /* 0: there is none */
-};
-
-/*
- * From now on standard output leads to the pager. None is started when standard
+ *
+ * From now on standard output leads to the pager. 0: there is none, as standard
  * output is no terminal, or the pager is "" or "cat".
  */
-void pager_start(struct pager *pager);
+pid_t pager_start(void);
 
 /*
  * Closes standard output and waits until the user has seen enough. An error of
  * writing, if passed, is dropped when the pager was left before the end.
  */
-struct error *pager_finish(struct pager *pager, struct error *err);
+struct error *pager_finish(pid_t pager, struct error *err);
 
 /*
  * Progress as a line on the terminal that standard error is: the stage, its

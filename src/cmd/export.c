@@ -40,22 +40,13 @@ static const struct option_group options_of_export[] = {{load_options,
 
 static struct error *parse(int argc, char **argv, struct export_args *options)
 {
-	const char *output;
-	struct error *err;
-	int first;
-
 	*options = (struct export_args){0};
 	load_defaults(&options->load);
 	options->load.naming.unnamed = UNNAMED_OFFSET;
-	err = options_parse(&verb_export, argc, argv, options, &first);
-	if (!err && first + 1 != argc)
-		err = cmd_usage_error(&verb_export, "one recording, please");
-	if (err)
-		return err;
-	options->load.path = argv[first];
-	output = options->load.output;
-	if (!options->format && output)
-		options->format = format_by_ending(output);
+	TRY(options_parse_one(&verb_export, argc, argv, options, "one recording, please",
+			      &options->load.path));
+	if (!options->format && options->load.output)
+		options->format = format_by_ending(options->load.output);
 	if (!options->format)
 		return cmd_usage_error(&verb_export, "which format?");
 	options->load.filter.divide = options->outer.by;
@@ -82,36 +73,30 @@ static struct error *write_format(const struct export_args *options, const struc
 				       .symbolizer = loaded->symbolizer,
 				       .outer = options->outer.by ? &outer : NULL,
 				       .scratch = options->scratch};
-	struct error *err = load_outer(&options->outer, loaded, &by, &outer);
 	FILE *out;
 
-	if (!err)
-		err = cmd_open_output(options->load.output, &out);
-	return err ? err
-		   : cmd_close_output(options->load.output, out,
-				      format_write(options->format, &job, options->load.output,
-						   out));
+	TRY(load_outer(&options->outer, loaded, &by, &outer));
+	TRY(cmd_open_output(options->load.output, &out));
+	return cmd_close_output(options->load.output, out,
+				format_write(options->format, &job, options->load.output, out));
 }
 
 static struct error *export(int argc, char **argv, int *status)
 {
 	struct export_args options;
-	struct loaded loaded;
-	struct error *err = parse(argc, argv, &options);
+	ENDED_BY(load_free) struct loaded loaded = {0};
+	struct error *err;
 
-	if (err)
-		return err;
+	TRY(parse(argc, argv, &options));
 	if (options.format->columns)
 		options.scratch = format_scratch();
 	err = load_confine(&options.load);
 	if (!err)
 		err = load_recording(&options.load, &loaded);
-	if (!err) {
+	if (!err)
 		err = write_format(&options, &loaded);
-		if (!err && loaded.warning)
-			cmd_say("warning: %s", loaded.warning);
-		load_free(&loaded);
-	}
+	if (!err && loaded.warning)
+		cmd_say("warning: %s", loaded.warning);
 	if (options.scratch)
 		fclose(options.scratch);
 	return err;
@@ -139,53 +124,38 @@ const struct verb verb_export = {
 	.run = export,
 };
 
-struct merge_args {
-	const char *output;
-};
-
+/* Of a const char *. */
 static const struct option_row merge_options[] = {
-	{"output", "FILE", 'o', take_text, offsetof(struct merge_args, output),
-	 .text = "the new recording (- for standard output)", .values = OPTION_FILE},
+	{"output", "FILE", 'o', take_text, 0, .text = "the new recording (- for standard output)",
+	 .values = OPTION_FILE},
 	{0}};
 
 static const struct option_group options_of_merge[] = {{merge_options, 0}, {0}};
 
-static struct error *parse_merge(int argc, char **argv, struct merge_args *options, int *first)
-{
-	struct error *err = options_parse(&verb_merge, argc, argv, options, first);
-
-	if (!err && !options->output)
-		err = cmd_usage_error(&verb_merge, "where to? (-o FILE)");
-	if (!err && *first == argc)
-		err = cmd_usage_error(&verb_merge, "which recordings?");
-	for (int i = *first; i < argc && !err; i++)
-		if (!strcmp(argv[i], "-"))
-			err = cmd_usage_error(&verb_merge,
-					      "a recording is read twice: not from standard input");
-	return err;
-}
-
 struct error *merge_confined(char *const *paths, size_t n, const char *output)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < n && !err; i++)
-		err = preopen_input(paths[i]);
-	if (!err)
-		err = preopen_output(output);
-	if (err)
-		return err;
+	for (size_t i = 0; i < n; i++)
+		TRY(preopen_input(paths[i]));
+	TRY(preopen_output(output));
 	cmd_confine_reader();
 	return merge_recordings(paths, n, output);
 }
 
 static struct error *merge(int argc, char **argv, int *status)
 {
-	struct merge_args options = {0};
+	const char *output = NULL;
 	int first;
-	struct error *err = parse_merge(argc, argv, &options, &first);
 
-	return err ? err : merge_confined(argv + first, (size_t)(argc - first), options.output);
+	TRY(options_parse(&verb_merge, argc, argv, &output, &first));
+	if (!output)
+		return cmd_usage_error(&verb_merge, "where to? (-o FILE)");
+	if (first == argc)
+		return cmd_usage_error(&verb_merge, "which recordings?");
+	for (int i = first; i < argc; i++)
+		if (!strcmp(argv[i], "-"))
+			return cmd_usage_error(
+				&verb_merge, "a recording is read twice: not from standard input");
+	return merge_confined(argv + first, (size_t)(argc - first), output);
 }
 
 const struct verb verb_merge = {

@@ -61,69 +61,63 @@ static const struct option_group options_of_flamegraph[] = {{load_options, AT(lo
 							    {own_options, 0},
 							    {0}};
 
-static struct error *check_heat(const struct flamegraph_args *options)
+/* What does not go together, as a sentence; NULL: all does. */
+static const char *wrong_with_heat(const struct flamegraph_args *options)
 {
+	const struct flamegraph_options *draw = &options->draw;
+
 	if (options->html)
-		return cmd_usage_error(&verb_flamegraph,
-				       "--heat is an SVG; a page has its heat map anyhow, key h");
-	if (options->outer.by || options->draw.icicle || options->draw.reverse ||
-	    options->draw.color_by)
-		return cmd_usage_error(&verb_flamegraph, "--heat draws time and not stacks: --by, "
-							 "--color, --icicle and --reverse mean "
-							 "nothing");
+		return "--heat is an SVG; a page has its heat map anyhow, key h";
+	if (options->outer.by || draw->icicle || draw->reverse || draw->color_by)
+		return "--heat draws time and not stacks: --by, --color, --icicle and --reverse "
+		       "mean nothing";
 	return NULL;
 }
 
-static struct error *check_chart(const struct flamegraph_args *options)
+static const char *wrong_with_chart(const struct flamegraph_args *options)
 {
 	if (options->html)
-		return cmd_usage_error(&verb_flamegraph,
-				       "--chart is an SVG; a page has its chart anyhow, key x");
+		return "--chart is an SVG; a page has its chart anyhow, key x";
 	if (options->heat || options->draw.icicle || options->draw.reverse)
-		return cmd_usage_error(&verb_flamegraph, "--chart has stacks in order of time: "
-							 "--heat, --icicle and --reverse mean "
-							 "nothing");
+		return "--chart has stacks in order of time: --heat, --icicle and --reverse mean "
+		       "nothing";
 	if (options->load.filter.states & STATES_OF_WAITS && !options->outer.by)
-		return cmd_usage_error(&verb_flamegraph, "--chart of threads that do not run has "
-							 "lanes for these: --by thread");
+		return "--chart of threads that do not run has lanes for these: --by thread";
 	if (!strcmp(options->load.path, "-"))
-		return cmd_usage_error(&verb_flamegraph, "--chart needs its recording more than "
-							 "once: write it to a file first");
+		return "--chart needs its recording more than once: write it to a file first";
 	return NULL;
+}
+
+static const char *what_is_wrong(const struct flamegraph_args *options)
+{
+	if (options->html && options->load.filter.states & STATES_OF_WAITS)
+		return "a page shows states of vCPUs: threads that do not run are drawn as an SVG";
+	if (options->outer.exits && (options->chart || options->heat))
+		return "--by exit: exits are counted, and have no times that --chart or --heat "
+		       "could show";
+	if (options->sources.directory && !options->html)
+		return "--source-dir: lines of sources are in pages alone (--html)";
+	if (options->chart)
+		return wrong_with_chart(options);
+	return options->heat ? wrong_with_heat(options) : NULL;
 }
 
 static struct error *parse(int argc, char **argv, struct flamegraph_args *options)
 {
-	struct error *err;
-	int first;
+	const char *wrong;
 
 	*options = (struct flamegraph_args){.draw = {.min_width = -1}};
 	load_defaults(&options->load);
-	err = options_parse(&verb_flamegraph, argc, argv, options, &first);
-	if (!err && first + 1 != argc)
-		err = cmd_usage_error(&verb_flamegraph, "one recording, please");
-	if (err)
-		return err;
-	options->load.path = argv[first];
+	TRY(options_parse_one(&verb_flamegraph, argc, argv, options, "one recording, please",
+			      &options->load.path));
 	options->html |= picture_has_ending(options->load.output, ".html");
 	options->draw.cold =
 		options->load.filter.states && !(options->load.filter.states & STATES_OF_VCPUS);
-	if (options->html && options->load.filter.states & STATES_OF_WAITS)
-		return cmd_usage_error(&verb_flamegraph, "a page shows states of vCPUs: threads "
-							 "that do not run are drawn as an SVG");
 	options->load.filter.divide = options->outer.by;
 	options->load.filter.exits = options->outer.exits;
-	if (options->outer.exits && (options->chart || options->heat))
-		return cmd_usage_error(&verb_flamegraph,
-				       "--by exit: exits are counted, and have no "
-				       "times that --chart or --heat could show");
 	options->sources.only_directory = true;
-	if (options->sources.directory && !options->html)
-		return cmd_usage_error(&verb_flamegraph, "--source-dir: lines of sources are in "
-							 "pages alone (--html)");
-	if (options->chart)
-		return check_chart(options);
-	return options->heat ? check_heat(options) : NULL;
+	wrong = what_is_wrong(options);
+	return wrong ? cmd_usage_error(&verb_flamegraph, "%s", wrong) : NULL;
 }
 
 static struct error *draw(const struct loaded *loaded, const struct flamegraph_args *options,
@@ -152,17 +146,14 @@ static struct error *draw_heat(const struct loaded *loaded, const struct flamegr
 			       const struct heat_log *log, FILE *out)
 {
 	const struct heat_options how = {.max_columns = heat_map_columns(&options->draw)};
-	struct heat heat;
-	struct error *err;
+	ENDED_BY(heat_free) struct heat heat = {0};
 
 	if (loaded->profile->info.timeless)
 		return error_new(ERR_USAGE,
 				 "the samples of this profile have no times: there is no heat map");
-	err = heat_build(log, loaded->profile, &how, &heat);
-	if (!err)
-		heat_map_write(&heat, &options->draw, out);
-	heat_free(&heat);
-	return err;
+	TRY(heat_build(log, loaded->profile, &how, &heat));
+	heat_map_write(&heat, &options->draw, out);
+	return NULL;
 }
 
 /* Makes of a column's samples, whose nodes are stacks, one row for each lane: what is drawn there. */
@@ -178,9 +169,7 @@ struct chart_reducer {
 static struct error *find_lane(const struct chart_reducer *r, struct time_bucket_row *row)
 {
 	const struct breakdown_entry *entry;
-	struct error *err;
 	const char *name;
-	uint32_t lane = 0;
 
 	if (r->states >> row->state & 1)
 		row->state = (uint8_t)__builtin_ctz(r->states);
@@ -190,12 +179,9 @@ static struct error *find_lane(const struct chart_reducer *r, struct time_bucket
 	if (!row->node)
 		return NULL;
 	entry = breakdown_at(r->threads, row->node - 1);
-	err = r->outer->name(r->outer->ctx, entry->thread, &name);
-	if (!err)
-		err = tree_child(r->tree, 0, name, &lane);
-	row->vcpu = lane;
+	TRY(r->outer->name(r->outer->ctx, entry->thread, &name));
 	row->node = entry->stack;
-	return err;
+	return tree_child(r->tree, 0, name, &row->vcpu);
 }
 
 static int by_lane(const void *left, const void *right)
@@ -210,63 +196,57 @@ static struct error *reduce_lane(const struct chart_reducer *r, const struct tim
 				 size_t n, struct time_bucket_row *out)
 {
 	struct profile_cell sum = {0};
-	struct error *err = NULL;
 
-	for (size_t i = 0; i < n && !err; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct time_bucket_row *row = &rows[i];
 
 		profile_cell_add(&sum, &(struct profile_cell){row->samples, row->weight_ns,
 							      row->squares});
 		if (r->states >> row->state & 1)
-			err = tree_picker_add(r->picker, row->node, row->weight_ns ?: row->samples);
+			TRY(tree_picker_add(r->picker, row->node, row->weight_ns ?: row->samples));
 	}
 	*out = rows[0];
 	out->samples = sum.samples;
 	out->weight_ns = sum.weight_ns;
 	out->squares = sum.squares;
 	out->node = r->outer ? out->vcpu : 0;
-	return err ? err : tree_picker_take(r->picker, r->tree, &out->node);
+	return tree_picker_take(r->picker, r->tree, &out->node);
 }
 
 static struct error *reduce_column(void *ctx, struct time_bucket_row *rows, size_t *n)
 {
 	const struct chart_reducer *r = ctx;
-	struct error *err = NULL;
 	size_t kept = 0, end;
 
-	for (size_t i = 0; i < *n && !err; i++)
-		err = find_lane(r, &rows[i]);
+	for (size_t i = 0; i < *n; i++)
+		TRY(find_lane(r, &rows[i]));
 	qsort(rows, *n, sizeof(*rows), by_lane);
-	for (size_t i = 0; i < *n && !err; i = end) {
+	for (size_t i = 0; i < *n; i = end) {
 		for (end = i + 1; end < *n && !by_lane(&rows[i], &rows[end]);)
 			end++;
-		err = reduce_lane(r, rows + i, end - i, &rows[kept]);
-		kept++;
+		TRY(reduce_lane(r, rows + i, end - i, &rows[kept++]));
 	}
 	*n = kept;
-	return err;
+	return NULL;
 }
 
 /* Numbers of stacks with their threads, for rows of samples. */
 static struct error *number_pairs(const struct breakdown *threads, struct node_map *out)
 {
-	struct error *err = ids_new(&out->pairs);
 	size_t room = 0;
 
-	for (size_t i = 0; !err && i < breakdown_count(threads); i++) {
+	TRY(ids_new(&out->pairs));
+	for (size_t i = 0; i < breakdown_count(threads); i++) {
 		const struct breakdown_entry *entry = breakdown_at(threads, i);
 		uint32_t id;
 		bool added;
 
-		err = ids_get(out->pairs, entry->stack, entry->thread, &id, &added);
-		if (!err)
-			err = ARRAY_RESERVE(&out->node, &room, id + (size_t)1);
-		if (err)
-			break;
+		TRY(ids_get(out->pairs, entry->stack, entry->thread, &id, &added));
+		TRY(ARRAY_RESERVE(&out->node, &room, id + (size_t)1));
 		out->node[id] = (uint32_t)i + 1;
 		out->n = ids_count(out->pairs);
 	}
-	return err;
+	return NULL;
 }
 
 /* The stretch of time that is there, in columns. Other states are read, too: where these are, there is a gap. */
@@ -278,9 +258,11 @@ static struct error *read_columns(const struct loaded *loaded,
 	const struct profile *profile = loaded->profile;
 	const struct time_bucket_reducer reduce = {.ctx = reducer, .reduce = reduce_column};
 	struct profile_filter filter = options->load.filter;
-	struct node_map nodes = {.n = stacks_count(profile->stacks)};
-	struct error *err = reducer->outer ? number_pairs(profile->breakdown, &nodes) : NULL;
+	ENDED_BY(node_map_free) struct node_map nodes = {.n = stacks_count(profile->stacks)};
+	struct error *err;
 
+	if (reducer->outer)
+		TRY(number_pairs(profile->breakdown, &nodes));
 	filter.states = (filter.states ?: STATES_OF_VCPUS) | STATES_OF_VCPUS;
 	chart->from_ns = filter.from_ns;
 	chart->to_ns = filter.to_ns && filter.to_ns <= profile->last_ns ? filter.to_ns
@@ -294,11 +276,8 @@ static struct error *read_columns(const struct loaded *loaded,
 						    1) / flamegraph_chart_columns(&options->draw) +
 						   1,
 				      .reducer = &reduce};
-	if (!err)
-		err = time_buckets_read(options->load.path, profile, &filter, &nodes, CHART_ROWS,
-					buckets);
+	err = time_buckets_read(options->load.path, profile, &filter, &nodes, CHART_ROWS, buckets);
 	buckets->reducer = NULL;
-	node_map_free(&nodes);
 	return err;
 }
 
@@ -310,7 +289,7 @@ static struct error *draw_chart(const struct loaded *loaded, const struct flameg
 	struct chart_reducer reducer = {.states = options->load.filter.states ?: STATES_OF_VCPUS,
 					.outer = options->outer.by ? &outer : NULL,
 					.threads = loaded->profile->breakdown};
-	struct time_buckets buckets = {0};
+	ENDED_BY(time_buckets_free) struct time_buckets buckets = {0};
 	struct flamegraph_chart chart = {.buckets = &buckets,
 					 .states = reducer.states,
 					 .outer = options->outer.by};
@@ -331,7 +310,6 @@ static struct error *draw_chart(const struct loaded *loaded, const struct flameg
 	chart.tree = reducer.tree;
 	if (!err)
 		err = flamegraph_chart_write(&chart, &options->draw, out);
-	time_buckets_free(&buckets);
 	tree_picker_free(reducer.picker);
 	tree_free(reducer.tree);
 	return err;
@@ -362,9 +340,7 @@ static struct error *write_picture(const struct loaded *loaded,
 	struct error *err;
 	FILE *out;
 
-	err = cmd_open_output(path, &out);
-	if (err)
-		return err;
+	TRY(cmd_open_output(path, &out));
 	if (options->heat)
 		err = draw_heat(loaded, options, taken->heat, out);
 	else if (options->chart)
@@ -382,24 +358,21 @@ static struct error *find_codes(const struct flamegraph_args *options, const str
 {
 	const bool wanted = options->draw.color_by == FLAMEGRAPH_BY_IMAGE ||
 			    options->draw.color_by == FLAMEGRAPH_BY_KIND;
-	struct error *err;
 
-	*out = NULL;
 	if (!wanted || options->html)
 		return NULL;
-	err = name_codes_new(out);
-	return err ? err : name_codes_add(*out, loaded->profile, loaded->symbolizer);
+	TRY(name_codes_new(out));
+	return name_codes_add(*out, loaded->profile, loaded->symbolizer);
 }
 
 static struct error *show(struct flamegraph_args *options, const struct taken *taken)
 {
 	struct name_codes *codes = NULL;
-	struct loaded loaded;
-	struct error *err = load_recording(&options->load, &loaded);
-	char *text;
+	ENDED_BY(load_free) struct loaded loaded = {0};
+	FREED char *text = NULL;
+	struct error *err;
 
-	if (err)
-		return err;
+	TRY(load_recording(&options->load, &loaded));
 	if (!loaded.profile->selected.samples)
 		cmd_say("no samples in these states: the picture is empty (try --state=all)");
 	text = format_guest_line(loaded.profile);
@@ -410,24 +383,19 @@ static struct error *show(struct flamegraph_args *options, const struct taken *t
 	if (!err)
 		err = write_picture(&loaded, options, taken);
 	name_codes_free(codes);
-	free(text);
-	load_free(&loaded);
 	return err;
 }
 
 static struct error *begin_taking(struct flamegraph_args *options, struct taken *taken)
 {
-	struct error *err;
-
-	*taken = (struct taken){.listener = {.sample = heat_log_sample}};
 	if (options->html)
 		return picture_samples(&options->load, &taken->page);
 	if (!options->heat)
 		return NULL;
-	err = heat_log_new(HEAT_MAP_ROWS, false, &taken->heat);
-	taken->listener.ctx = taken->heat;
+	TRY(heat_log_new(HEAT_MAP_ROWS, false, &taken->heat));
+	taken->listener = (struct profile_listener){.ctx = taken->heat, .sample = heat_log_sample};
 	options->load.filter.listener = &taken->listener;
-	return err;
+	return NULL;
 }
 
 static struct error *flamegraph(int argc, char **argv, int *status)

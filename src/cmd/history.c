@@ -9,12 +9,8 @@
 
 #include "agent/store.h"
 #include "base/clock.h"
-#include "cmd/shared/option.h"
-#include "cmd/shared/load.h"
 #include "format/format.h"
 #include "view/json.h"
-#include "view/page/page.h"
-#include "view/svg/flamegraph.h"
 
 #define HISTORY_VERSION 1
 
@@ -73,17 +69,11 @@ static const struct option_group options_of_history[] = {{load_options, AT(load)
 static struct error *parse(int argc, char **argv, struct history_args *args)
 {
 	struct load_window *window = &args->load.window;
-	struct error *err;
-	int first;
 
 	*args = (struct history_args){.keys = {.at = {GROUP_FUNCTION}, .n = 1}};
 	load_defaults(&args->load);
-	err = options_parse(&verb_history, argc, argv, args, &first);
-	if (!err && first + 1 != argc)
-		err = cmd_usage_error(&verb_history, "one guest, please");
-	if (err)
-		return err;
-	args->load.path = argv[first];
+	TRY(options_parse_one(&verb_history, argc, argv, args, "one guest, please",
+			      &args->load.path));
 	if (!strcmp(args->load.path, "-"))
 		return cmd_usage_error(&verb_history, "a recording is read twice: not from "
 						      "standard input");
@@ -130,32 +120,39 @@ double history_busy(const struct history *history, uint32_t bucket)
 	return sum;
 }
 
-uint64_t history_recorded_ns(const struct history *history)
+/* Time of a row in a bucket; with `row` LOAD_NO_ROW of a state or, with VCPU_STATES, all that was recorded. */
+static uint64_t ns_in(const struct history *history, uint32_t bucket, uint32_t row, unsigned state)
+{
+	const struct load_series *series = &history->series;
+
+	if (row != LOAD_NO_ROW)
+		return series->weight_ns[(size_t)bucket * series->rows + row];
+	return state < VCPU_STATES ? series->buckets[bucket].state_ns[state]
+				   : series->buckets[bucket].recorded_ns;
+}
+
+static uint64_t sum_ns(const struct history *history, uint32_t row, unsigned state)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < history->series.n; i++)
-		sum = weight_sum(sum, history->series.buckets[i].recorded_ns);
+		sum = weight_sum(sum, ns_in(history, i, row, state));
 	return sum;
+}
+
+uint64_t history_recorded_ns(const struct history *history)
+{
+	return sum_ns(history, LOAD_NO_ROW, VCPU_STATES);
 }
 
 uint64_t history_row_ns(const struct history *history, uint32_t row)
 {
-	const struct load_series *series = &history->series;
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < series->n; i++)
-		sum = weight_sum(sum, series->weight_ns[(size_t)i * series->rows + row]);
-	return sum;
+	return sum_ns(history, row, 0);
 }
 
 uint64_t history_state_ns(const struct history *history, unsigned state)
 {
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < history->series.n; i++)
-		sum = weight_sum(sum, history->series.buckets[i].state_ns[state]);
-	return sum;
+	return sum_ns(history, LOAD_NO_ROW, state);
 }
 
 const char *history_name(const struct history *history, uint32_t row, size_t *len)
@@ -172,18 +169,17 @@ const char *history_name(const struct history *history, uint32_t row, size_t *le
 static struct error *choose_rows(struct history *history)
 {
 	const struct flat *flat = history->grouped.flat;
-	struct error *err = NULL;
 
 	while (history->n < flat->n && history->n < history->args->rows &&
 	       flat->rows[history->n].self.weight_ns)
 		history->n++;
 	history->series.rows = history->n + 1;
 	if (!history->args->full_names && history->args->keys.at[0] == GROUP_FUNCTION)
-		err = short_names_new(&history->names);
-	for (uint32_t i = 0; history->names && i < history->n && !err; i++)
-		err = short_names_add(history->names, flat->rows[i].name,
-				      strlen(flat->rows[i].name));
-	return err;
+		TRY(short_names_new(&history->names));
+	for (uint32_t i = 0; history->names && i < history->n; i++)
+		TRY(short_names_add(history->names, flat->rows[i].name,
+				    strlen(flat->rows[i].name)));
+	return NULL;
 }
 
 /* What alone decides in which row a sample is; it is below *n. */
@@ -223,18 +219,17 @@ static struct error *row_of(void *ctx, const struct tick_entry *entry, uint32_t 
 					.keys = &history->args->keys,
 					.pool = history->grouped.pool};
 	const char *name;
-	struct error *err = NULL;
 	uint32_t n, at = subject(history, entry, &n);
 
 	*row = history->n;
 	if (at >= n)
 		return NULL;
 	if (!history->row_of[at]) {
-		err = group_sample_name(&rows, entry, &name);
-		history->row_of[at] = err ? 0 : 1 + find_row(history, name);
+		TRY(group_sample_name(&rows, entry, &name));
+		history->row_of[at] = 1 + find_row(history, name);
 	}
-	*row = err ? history->n : history->row_of[at] - 1;
-	return err;
+	*row = history->row_of[at] - 1;
+	return NULL;
 }
 
 /* What is shown: what was asked for, though nothing was recorded there; else what was recorded. */
@@ -244,10 +239,8 @@ static struct error *choose_stretch(struct history *history)
 	const struct profile *profile = history->loaded.profile;
 	const uint64_t start_ns = profile->info.start_unix_ns;
 	uint64_t from_ns, to_ns;
-	struct error *err = load_find_window(&load->window, &from_ns, &to_ns);
 
-	if (err)
-		return err;
+	TRY(load_find_window(&load->window, &from_ns, &to_ns));
 	if (profile->info.timeless || !start_ns || profile->info.weight_unit)
 		return error_new(ERR_USAGE, "this profile does not tell when its samples were "
 					    "taken, or no time that they stand for: it has no "
@@ -301,22 +294,17 @@ static struct error *collect(struct history *history, uint32_t most_buckets)
 	const struct loaded *loaded = &history->loaded;
 	const struct grouped_tree_options how = {.keys = args->keys, .flat = true};
 	const struct load_rows rows = {history, row_of};
-	struct error *err =
-		group_by_threads(&args->keys) ? load_check_threads(loaded->profile, "--by") : NULL;
+	struct error *err;
 	uint32_t n;
 
 	history->waits = args->load.filter.states == 1u << VCPU_RUNNING;
-	if (!err)
-		err = choose_stretch(history);
-	if (!err)
-		err = choose_buckets(history, most_buckets);
-	if (!err)
-		err = grouped_tree_build(loaded->profile, loaded->symbolizer, loaded->images, &how,
-					 &history->grouped);
-	if (!err)
-		err = choose_rows(history);
-	if (err)
-		return err;
+	if (group_by_threads(&args->keys))
+		TRY(load_check_threads(loaded->profile, "--by"));
+	TRY(choose_stretch(history));
+	TRY(choose_buckets(history, most_buckets));
+	TRY(grouped_tree_build(loaded->profile, loaded->symbolizer, loaded->images, &how,
+			       &history->grouped));
+	TRY(choose_rows(history));
 	(void)subject(history, &(struct tick_entry){0}, &n);
 	history->row_of = calloc(n, sizeof(*history->row_of));
 	err = history->row_of ? load_series_read(args->load.path, loaded->profile,
@@ -326,21 +314,14 @@ static struct error *collect(struct history *history, uint32_t most_buckets)
 	return err;
 }
 
-/* NULL stands for itself, and for no memory. */
-/* Seconds of one row or, with `row` NO_ROW, of one state in each bucket. */
-static json_t *seconds_json(const struct history *history, uint32_t row, unsigned state)
+/* As of ns_in(), of each bucket. */
+static json_t *times_json(const struct history *history, uint32_t row, unsigned state)
 {
-	const struct load_series *series = &history->series;
 	json_t *array = json_array();
 
-	for (uint32_t i = 0; i < series->n; i++) {
-		const uint64_t ns = row != LOAD_NO_ROW
-					    ? series->weight_ns[(size_t)i * series->rows + row]
-				    : state < VCPU_STATES ? series->buckets[i].state_ns[state]
-							  : series->buckets[i].recorded_ns;
-
-		json_array_append_new(array, json_integer((json_int_t)ns));
-	}
+	for (uint32_t i = 0; i < history->series.n; i++)
+		json_array_append_new(array,
+				      json_integer((json_int_t)ns_in(history, i, row, state)));
 	return array;
 }
 
@@ -357,22 +338,19 @@ static json_t *row_json(const struct history *history, uint32_t row)
 			 row < history->n ? json_stringn_nocheck(name, len) : json_null(),
 			 "weight_ns", (json_int_t)row_ns, "share",
 			 all_ns ? (double)row_ns / (double)all_ns : 0, "weights_ns",
-			 seconds_json(history, row, 0));
+			 times_json(history, row, 0));
 }
 
 static json_t *guest_json(const struct history *history)
 {
 	const struct profile *profile = history->loaded.profile;
-	char *line = format_guest_line(profile);
-	json_t *object =
-		json_pack("{s:o, s:o, s:o, s:o, s:I, s:o}", "target",
-			  json_text(profile->info.target), "id", json_text(profile->info.guest_id),
-			  "name", json_text(profile->info.guest_name), "type",
-			  json_text(profile->info.guest_type), "vcpus",
-			  (json_int_t)profile_vcpus(profile), "line", json_text(line));
+	FREED char *line = format_guest_line(profile);
 
-	free(line);
-	return object;
+	return json_pack("{s:o, s:o, s:o, s:o, s:I, s:o}", "target",
+			 json_text(profile->info.target), "id", json_text(profile->info.guest_id),
+			 "name", json_text(profile->info.guest_name), "type",
+			 json_text(profile->info.guest_type), "vcpus",
+			 (json_int_t)profile_vcpus(profile), "line", json_text(line));
 }
 
 static json_t *states_json(const struct history *history)
@@ -381,7 +359,7 @@ static json_t *states_json(const struct history *history)
 
 	for (unsigned i = 0; i < VCPU_STATES; i++)
 		json_object_set_new(object, sample_state_text(i),
-				    seconds_json(history, LOAD_NO_ROW, i));
+				    times_json(history, LOAD_NO_ROW, i));
 	return object;
 }
 
@@ -405,8 +383,8 @@ static json_t *to_json(const struct history *history)
 			 (json_int_t)(series->from_unix_ns / NS_PER_S), "step_s",
 			 (json_int_t)(series->bucket_ns / NS_PER_S), "waits", history->waits,
 			 "weight_ns", (json_int_t)history->loaded.profile->selected.weight_ns,
-			 "recorded_ns", seconds_json(history, LOAD_NO_ROW, VCPU_STATES),
-			 "states_ns", states_json(history), "rows", rows);
+			 "recorded_ns", times_json(history, LOAD_NO_ROW, VCPU_STATES), "states_ns",
+			 states_json(history), "rows", rows);
 }
 
 /* A "<" could end the element that the text goes into. */
@@ -423,24 +401,17 @@ static struct error *put_page(const struct history *history, FILE *out)
 {
 	const struct recording_info *info = &history->loaded.profile->info;
 	const char *title = history->args->title ?: info->guest_name ?: "guest";
-	json_t *object = to_json(history);
-	char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+	json_auto_t *object = to_json(history);
+	FREED char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
 
-	if (text) {
-		fputs(history_before_title, out);
-		flamegraph_put_text(out, title, TITLE_CELLS);
-		fputs(history_before_data, out);
-		put_escaped(text, out);
-		fputs(history_behind_data, out);
-	}
-	json_decref(object);
-	free(text);
-	return text ? NULL : error_no_memory();
-}
-
-static struct error *put_json(const struct history *history, FILE *out)
-{
-	return json_write(to_json(history), JSON_COMPACT, out);
+	if (!text)
+		return error_no_memory();
+	fputs(history_before_title, out);
+	flamegraph_put_text(out, title, TITLE_CELLS);
+	fputs(history_before_data, out);
+	put_escaped(text, out);
+	fputs(history_behind_data, out);
+	return NULL;
 }
 
 static struct error *put(const struct history *history, const struct tty_writer *terminal,
@@ -449,7 +420,7 @@ static struct error *put(const struct history *history, const struct tty_writer 
 	struct tty_writer writer = *terminal;
 
 	if (history->args->json)
-		return put_json(history, out);
+		return json_write(to_json(history), JSON_COMPACT, out);
 	if (history->args->html)
 		return put_page(history, out);
 	writer.out = out;
@@ -462,41 +433,40 @@ static struct error *show(struct history *history, const struct tty_writer *term
 	const struct history_args *args = history->args;
 	const size_t width = terminal->width ? terminal->width : PIPE_WIDTH;
 	const uint32_t columns = width > 2 * AXIS_WIDTH ? (uint32_t)width - AXIS_WIDTH : AXIS_WIDTH;
-	struct error *err = load_confine(&args->load);
 	FILE *out;
 
-	if (!err)
-		err = load_recording(&args->load, &history->loaded);
-	if (!err)
-		err = collect(history, args->json || args->html ? PAGE_BUCKETS : columns);
-	if (!err)
-		err = cmd_open_output(args->load.output, &out);
-	return err ? err : cmd_close_output(args->load.output, out, put(history, terminal, out));
+	TRY(load_confine(&args->load));
+	TRY(load_recording(&args->load, &history->loaded));
+	TRY(collect(history, args->json || args->html ? PAGE_BUCKETS : columns));
+	TRY(cmd_open_output(args->load.output, &out));
+	return cmd_close_output(args->load.output, out, put(history, terminal, out));
+}
+
+static void history_free(struct history *history)
+{
+	load_series_free(&history->series);
+	free(history->row_of);
+	short_names_free(history->names);
+	grouped_tree_free(&history->grouped);
+	load_free(&history->loaded);
 }
 
 static struct error *run_history(int argc, char **argv, int *status)
 {
 	struct history_args args;
-	struct history history = {.args = &args};
+	ENDED_BY(history_free) struct history history = {.args = &args};
 	struct tty_writer terminal;
-	struct error *err = parse(argc, argv, &args);
 
-	if (err)
-		return err;
+	TRY(parse(argc, argv, &args));
 	/* The zone's file is read before rights are given up. */
 	tzset();
 	tty_writer_init(args.color, &terminal);
 	if (args.load.output)
 		terminal.width = 0;
-	err = show(&history, &terminal);
-	if (!err && args.html && history.loaded.warning)
+	TRY(show(&history, &terminal));
+	if (args.html && history.loaded.warning)
 		cmd_say("warning: %s", history.loaded.warning);
-	load_series_free(&history.series);
-	free(history.row_of);
-	short_names_free(history.names);
-	grouped_tree_free(&history.grouped);
-	load_free(&history.loaded);
-	return err;
+	return NULL;
 }
 
 const struct verb verb_history = {

@@ -4,7 +4,6 @@
 
 /* The load of a guest over days: what `history` collects, and what it is shown as. */
 
-#include "analysis/grouped_tree.h"
 #include "cmd/shared/load.h"
 #include "profile/time_buckets.h"
 #include "symbol/names/display_name.h"

@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -96,16 +95,12 @@ static void put_head(const struct history *history, const struct tty_writer *wri
 {
 	const struct profile *profile = history->loaded.profile;
 	const uint64_t recorded_ns = history_recorded_ns(history);
-	char *line = format_guest_line(profile), from[TIME_ROOM], to[TIME_ROOM], length[TIME_ROOM];
+	char from[TIME_ROOM], to[TIME_ROOM], length[TIME_ROOM];
+	FREED char *line = format_guest_line(profile);
 	const int64_t all_s = history->to_s - history->from_s;
 
-	if (history->loaded.warning) {
-		tty_writer_style(writer, STYLE_WARNING);
-		fputs("WARNING  ", writer->out);
-		sanitize_print(history->loaded.warning, writer->out);
-		tty_writer_style(writer, STYLE_PLAIN);
-		fputc('\n', writer->out);
-	}
+	if (history->loaded.warning)
+		tty_writer_warn(writer, history->loaded.warning);
 	fputs("guest    ", writer->out);
 	sanitize_print(line ?: "", writer->out);
 	fprintf(writer->out, "\ntime     %s to %s\n",
@@ -115,7 +110,6 @@ static void put_head(const struct history *history, const struct tty_writer *wri
 		put_length((int64_t)(recorded_ns / NS_PER_S), length));
 	fprintf(writer->out, ", %.1f %%\n",
 		fmin(100, 100 * (double)recorded_ns / 1e9 / (double)all_s));
-	free(line);
 }
 
 static void put_load(const struct history *history, const struct tty_writer *writer)
@@ -310,7 +304,7 @@ static void put_rows(const struct text_chart *chart, bool gaps)
 /* As a word of the shell's. */
 static void put_word(const char *text, FILE *out)
 {
-	char *clean = sanitize_new(text);
+	FREED char *clean = sanitize_new(text);
 
 	if (clean && clean[strspn(clean, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 					 "0123456789_-+=.,:/@%")]) {
@@ -321,7 +315,6 @@ static void put_word(const char *text, FILE *out)
 	} else {
 		fputs(clean ?: "", out);
 	}
-	free(clean);
 }
 
 /* The command that shows what the busiest column was about. */

@@ -7,12 +7,9 @@
 #include "symbol/names/display_name.h"
 #include "target/target.h"
 
-struct list_args {
-	bool ways;
-};
-
+/* Of a bool. */
 static const struct option_row own_options[] = {
-	{"ways", NULL, 0, take_true, offsetof(struct list_args, ways),
+	{"ways", NULL, 0, take_true, 0,
 	 .text = "show instead all ways in which guests can be read (for --via)"},
 	{0}};
 
@@ -94,7 +91,7 @@ static struct error *list_kind(const struct target_ops *ops, unsigned *n)
 	return err;
 }
 
-static struct error *list_ways(void)
+static void list_ways(void)
 {
 	const struct target_ops *ops;
 
@@ -103,7 +100,6 @@ static struct error *list_ways(void)
 		for (const struct target_way *way = ops->ways; way && way->name; way++)
 			printf("%-8s %-10s %7s  %s\n", ops->scheme, way->name, way->cost,
 			       way->text);
-	return NULL;
 }
 
 static struct error *list_guests(void)
@@ -137,15 +133,16 @@ static struct error *list_guests(void)
 
 static struct error *list(int argc, char **argv, int *status)
 {
-	struct list_args options = {0};
+	bool ways = false;
 	int first;
-	struct error *err = options_parse(&verb_list, argc, argv, &options, &first);
 
-	if (!err && first != argc)
-		err = cmd_usage_error(&verb_list, "list takes no arguments but --ways");
-	if (err)
-		return err;
-	return options.ways ? list_ways() : list_guests();
+	TRY(options_parse(&verb_list, argc, argv, &ways, &first));
+	if (first != argc)
+		return cmd_usage_error(&verb_list, "list takes no arguments but --ways");
+	if (!ways)
+		return list_guests();
+	list_ways();
+	return NULL;
 }
 
 const struct verb verb_list = {

@@ -19,19 +19,12 @@ struct ps_args {
 
 #define AT(field) offsetof(struct ps_args, field)
 
-static struct error *take_symbols(const struct option_row *row, const char *value, void *to)
-{
-	struct ps_args *options = to;
-
-	return image_args_add(&options->session.files, value, true);
-}
-
 static const struct option_row own_options[] = {
 	{"threads", NULL, 't', take_true, AT(threads), .text = "a line for each thread"},
 	{"maps", NULL, 0, take_true, AT(maps),
 	 .text = "also what is mapped in the memory of each process"},
 	{"json", NULL, 0, take_true, AT(json), .text = "one JSON object, with all threads"},
-	{"symbols", "FILE", 's', take_symbols,
+	{"symbols", "FILE", 's', take_symbols, AT(session.files),
 	 .text = "a file of the guest's code (default: the one that it was started from): a "
 		 "unikernel's threads are found by it",
 	 .more = "See\n.Sx FILES OF THE GUEST\nof\n.Xr uniprof 1 .", .values = OPTION_FILE},
@@ -49,16 +42,13 @@ static const struct option_group options_of_ps[] = {{own_options, 0}, {0}};
 
 static struct error *parse(int argc, char **argv, struct ps_args *options, int *first)
 {
-	struct error *err;
-
 	*options = (struct ps_args){.output = "-"};
 	session_defaults(&options->session);
 	options->session.quiet = true;
-	err = options_parse(&verb_ps, argc, argv, options, first);
-	if (!err && *first + 1 != argc)
-		err = cmd_usage_error(&verb_ps,
-				      *first == argc ? "which guest?" : "one guest, please");
-	return err;
+	TRY(options_parse(&verb_ps, argc, argv, options, first));
+	return *first + 1 == argc ? NULL
+				  : cmd_usage_error(&verb_ps, *first == argc ? "which guest?"
+									     : "one guest, please");
 }
 
 /* Threads to print. */
@@ -420,11 +410,10 @@ static struct error *print_json(const struct listed *listed, FILE *out)
 
 static struct error *print(const struct listed *listed, const struct ps_args *options)
 {
+	struct error *err = NULL;
 	FILE *out;
-	struct error *err = cmd_open_output(options->output, &out);
 
-	if (err)
-		return err;
+	TRY(cmd_open_output(options->output, &out));
 	if (options->json)
 		err = print_json(listed, out);
 	else
@@ -432,58 +421,45 @@ static struct error *print(const struct listed *listed, const struct ps_args *op
 	return cmd_close_output(options->output, out, err);
 }
 
+static void free_listed(struct listed *listed)
+{
+	free(listed->waits_in);
+	free(listed->container);
+	pool_free(listed->containers);
+}
+
 static struct error *find_and_print(const struct guest_dump_taken *taken,
 				    const struct ps_args *options)
 {
-	struct listed listed = {.listing = guest_dump_listing(taken),
-				.threads = guest_dump_of(taken)->threads};
-	struct error *err = find_waits(guest_dump_of(taken), &listed);
+	const struct guest_dump *dump = guest_dump_of(taken);
+	ENDED_BY(free_listed)
+	struct listed listed = {.listing = guest_dump_listing(taken), .threads = dump->threads};
 
-	if (!err)
-		err = find_containers(&listed);
-	if (!err)
-		err = print(&listed, options);
-	if (!err && guest_dump_of(taken)->trouble)
-		cmd_say("warning: %s", guest_dump_of(taken)->trouble);
-	free(listed.waits_in);
-	free(listed.container);
-	pool_free(listed.containers);
-	return err;
-}
-
-static struct error *list_and_print(struct target *target, const struct ps_args *options)
-{
-	const struct guest_dump_wanted wanted = {.vcpu = -1,
-						 .full_names = true,
-						 .threads = true,
-						 .mappings = options->maps};
-	struct guest_dump_taken *taken;
-	struct error *err = preopen_output(options->output);
-
-	if (!err)
-		err = session_confine(target, &options->session);
-	if (!err)
-		err = guest_dump_take(target, &options->session, &wanted, NULL, &taken);
-	if (err)
-		return err;
-	err = find_and_print(taken, options);
-	guest_dump_free(taken);
-	return err;
+	TRY(find_waits(dump, &listed));
+	TRY(find_containers(&listed));
+	TRY(print(&listed, options));
+	if (dump->trouble)
+		cmd_say("warning: %s", dump->trouble);
+	return NULL;
 }
 
 static struct error *ps(int argc, char **argv, int *status)
 {
-	struct target *target = NULL;
+	struct guest_dump_wanted wanted = {.vcpu = -1, .full_names = true, .threads = true};
+	ENDED_BY(target_end) struct target *target = NULL;
+	struct guest_dump_taken *taken;
 	struct ps_args options;
+	struct error *err;
 	int first;
-	struct error *err = parse(argc, argv, &options, &first);
 
-	if (!err)
-		err = target_open(argv[first], options.session.via, &target);
-	if (err)
-		return err;
-	err = list_and_print(target, &options);
-	target_close(target);
+	TRY(parse(argc, argv, &options, &first));
+	TRY(target_open(argv[first], options.session.via, &target));
+	TRY(preopen_output(options.output));
+	TRY(session_confine(target, &options.session));
+	wanted.mappings = options.maps;
+	TRY(guest_dump_take(target, &options.session, &wanted, NULL, &taken));
+	err = find_and_print(taken, &options);
+	guest_dump_free(taken);
 	return err;
 }
 

@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "cmd/cmd.h"
-#include "cmd/shared/option.h"
 
 #define DEFAULT_ROWS	  40
 #define DEFAULT_MIN_SHARE 0.005 /* of trees as text */
@@ -73,27 +71,13 @@ static struct error *take_sort(const struct option_row *row, const char *value, 
 	return cmd_usage_error(&verb_report, "--sort %s: it is self or total, or as --by", value);
 }
 
-static struct error *take_function(const struct option_row *row, const char *value, void *to)
+/* The view is row->least; those of a function have its name. */
+static struct error *take_view(const struct option_row *row, const char *value, void *to)
 {
 	struct report_options *options = to;
 
-	options->view = REPORT_CALLERS_CALLEES;
-	options->function = value;
-	return NULL;
-}
-
-static struct error *take_annotate(const struct option_row *row, const char *value, void *to)
-{
-	struct report_options *options = to;
-
-	options->view = REPORT_ANNOTATION;
-	options->function = value;
-	return NULL;
-}
-
-static struct error *take_heat(const struct option_row *row, const char *value, void *to)
-{
-	((struct report_options *)to)->view = REPORT_HEAT;
+	options->view = (enum report_view)row->least;
+	options->function = value ?: options->function;
 	return NULL;
 }
 
@@ -135,7 +119,8 @@ static const struct option_row own_options[] = {
 	 .more = "Lines are drawn where ways part; what stands below a function without a line of "
 		 "its own is the only one that it calls.",
 	 .values = "down up"},
-	{"function", "NAME", 'f', take_function, .text = "callers and callees of one function",
+	{"function", "NAME", 'f', take_view, .least = REPORT_CALLERS_CALLEES,
+	 .text = "callers and callees of one function",
 	 .more = "A part of the name, or a regular expression, will do if no other function has or "
 		 "matches it.\n"
 		 "A stack that holds the function more than once counts once, from its outermost "
@@ -144,7 +129,8 @@ static const struct option_row own_options[] = {
 		"annotate",
 		"NAME",
 		0,
-		take_annotate,
+		take_view,
+		.least = REPORT_ANNOTATION,
 		.text = "instructions and source lines of one function, or of addresses, with "
 			"their samples",
 		.more = "The function is named as for\n.Fl -function ,\n"
@@ -160,7 +146,7 @@ static const struct option_row own_options[] = {
 			"often the "
 			"one before.\nUnder\n.Li total ,\nsamples of callees count at the call.",
 	},
-	{"heat", NULL, 0, take_heat,
+	{"heat", NULL, 0, take_view, .least = REPORT_HEAT,
 	 .text = "a heat map of time: seconds across, the offset in a second down, darker where "
 		 "more was sampled",
 	 .more = "A column is several seconds where the recording is longer than the terminal is "
@@ -259,18 +245,11 @@ static struct error *complete(struct report_options *options)
 /* regfree(&options->only) is due afterwards, also after an error, if options->has_only. */
 static struct error *parse(int argc, char **argv, struct report_options *options)
 {
-	struct error *err;
-	int first;
-
 	*options = (struct report_options){.min_share = -1, .rows = NOT_GIVEN, .depth = NOT_GIVEN};
 	options->keys = (struct group_by){.at = {GROUP_FUNCTION}, .n = 1};
 	load_defaults(&options->load);
-	err = options_parse(&verb_report, argc, argv, options, &first);
-	if (!err && first + 1 != argc)
-		err = cmd_usage_error(&verb_report, "one recording, please");
-	if (err)
-		return err;
-	options->load.path = argv[first];
+	TRY(options_parse_one(&verb_report, argc, argv, options, "one recording, please",
+			      &options->load.path));
 	return complete(options);
 }
 
@@ -282,13 +261,6 @@ struct share report_share(const struct report *report, const struct profile_cell
 		interval_of_share(value, profile_share_draws(report->loaded->profile, cell));
 
 	return (struct share){value, interval.low, interval.high};
-}
-
-const char *report_view_text(enum report_view view)
-{
-	static const char *const texts[] = {"flat", "down", "up", "around", "annotate", "heat"};
-
-	return texts[view];
 }
 
 static int by_weight(const void *left, const void *right, void *ctx)
@@ -335,25 +307,25 @@ static struct error *collect_names(struct report *report)
 {
 	const struct group_by *keys = &report->options->keys;
 	const struct tree *tree = report->grouped.tree;
-	struct error *err = NULL;
-	const size_t n = report->flat ? report->flat->n : tree ? tree->n : 0;
+	const struct flat *flat = report->grouped.flat;
+	const size_t n = flat ? flat->n : tree ? tree->n : 0;
 	size_t key = 0, len;
 
 	while (key < keys->n && keys->at[key] != GROUP_FUNCTION)
 		key++;
 	if (report->options->full_names || report->options->json || key == keys->n)
 		return NULL;
-	err = short_names_new(&report->names);
-	for (size_t i = !report->flat; i < n && !err; i++) {
-		const char *name = report->flat ? report->flat->rows[i].name : tree->nodes[i].name;
+	TRY(short_names_new(&report->names));
+	for (size_t i = !flat; i < n; i++) {
+		const char *name = flat ? flat->rows[i].name : tree->nodes[i].name;
 
-		if (!report->flat &&
+		if (!flat &&
 		    report_share(report, &tree->nodes[i].total).value < report->options->min_share)
 			continue;
 		name = grouped_tree_column(name, key, &len);
-		err = short_names_add(report->names, name, len);
+		TRY(short_names_add(report->names, name, len));
 	}
-	return err;
+	return NULL;
 }
 
 static uint32_t heat_columns(const struct report_options *options, size_t width)
@@ -418,28 +390,20 @@ static struct error *build(struct report *report)
 							 options->view == REPORT_HEAT,
 						 .min_share = is_tree ? options->min_share : 0};
 	const char *name;
-	struct error *err = group_by_threads(&options->keys)
-				    ? load_check_threads(loaded->profile, "--by")
-				    : NULL;
 
-	if (err)
-		return err;
-	err = grouped_tree_build(loaded->profile, loaded->symbolizer, loaded->images, &how,
-				 &report->grouped);
-	if (err)
-		return err;
-	report->matched = report->grouped.total;
-	report->flat = report->grouped.flat;
-	report->draws = profile_draws(loaded->profile);
-	if (report->flat && options->by_total)
-		flat_sort_by_total(report->flat);
-	if (!err && options->view == REPORT_CALLERS_CALLEES)
-		err = callers_callees_find(report->grouped.tree, options->function, &name);
-	if (!err && options->view == REPORT_CALLERS_CALLEES)
-		err = callers_callees_build(report->grouped.tree, name, &report->callers_callees);
-	if (!err && options->view == REPORT_ANNOTATION)
-		err = build_annotation(report);
-	return err ? err : collect_names(report);
+	if (group_by_threads(&options->keys))
+		TRY(load_check_threads(loaded->profile, "--by"));
+	TRY(grouped_tree_build(loaded->profile, loaded->symbolizer, loaded->images, &how,
+			       &report->grouped));
+	if (report->grouped.flat && options->by_total)
+		flat_sort_by_total(report->grouped.flat);
+	if (options->view == REPORT_CALLERS_CALLEES) {
+		TRY(callers_callees_find(report->grouped.tree, options->function, &name));
+		TRY(callers_callees_build(report->grouped.tree, name, &report->callers_callees));
+	}
+	if (options->view == REPORT_ANNOTATION)
+		TRY(build_annotation(report));
+	return collect_names(report);
 }
 
 static struct error *put_text(const struct report *report, FILE *out,
@@ -471,12 +435,9 @@ static struct error *put_text(const struct report *report, FILE *out,
 static struct error *write_report(const struct report *report, const struct tty_writer *terminal)
 {
 	const char *path = report->options->load.output;
-	struct error *err;
 	FILE *out;
 
-	err = cmd_open_output(path, &out);
-	if (err)
-		return err;
+	TRY(cmd_open_output(path, &out));
 	return cmd_close_output(path, out,
 				report->options->json ? report_put_json(report, out)
 						      : put_text(report, out, terminal));
@@ -488,57 +449,52 @@ static struct error *load(const struct report_options *options, struct report *r
 {
 	struct profile_listener listener = {.sample = heat_log_sample};
 	struct load_options how = options->load;
-	struct error *err = load_confine(&options->load);
 
-	if (!err && options->view == REPORT_HEAT)
-		err = heat_log_new(HEAT_ROWS, options->has_only, &report->heat_log);
+	TRY(load_confine(&options->load));
+	if (options->view == REPORT_HEAT)
+		TRY(heat_log_new(HEAT_ROWS, options->has_only, &report->heat_log));
 	listener.ctx = report->heat_log;
 	how.filter.listener = report->heat_log ? &listener : NULL;
-	return err ? err : load_recording(&how, loaded);
+	return load_recording(&how, loaded);
+}
+
+static void report_free(struct report *report)
+{
+	annotation_free(&report->annotation);
+	disassembler_close(report->disassembler);
+	heat_free(&report->heat);
+	heat_log_free(report->heat_log);
+	callers_callees_free(&report->callers_callees);
+	short_names_free(report->names);
+	grouped_tree_free(&report->grouped);
 }
 
 static struct error *show(const struct report_options *options, const struct tty_writer *terminal)
 {
-	struct loaded loaded;
-	struct report report = {.options = options, .loaded = &loaded};
-	struct error *err;
+	ENDED_BY(load_free) struct loaded loaded = {0};
+	ENDED_BY(report_free) struct report report = {.options = options, .loaded = &loaded};
 
 	if (options->view == REPORT_ANNOTATION)
 		report.disassembler = disassembler_open();
-	err = load(options, &report, &loaded);
-	if (err) {
-		heat_log_free(report.heat_log);
-		disassembler_close(report.disassembler);
-		return err;
-	}
-	err = build(&report);
-	if (!err && options->view == REPORT_HEAT)
-		err = build_heat(&report, options->load.output ? 0 : terminal->width);
-	if (!err)
-		err = write_report(&report, terminal);
-	annotation_free(&report.annotation);
-	disassembler_close(report.disassembler);
-	heat_free(&report.heat);
-	heat_log_free(report.heat_log);
-	callers_callees_free(&report.callers_callees);
-	short_names_free(report.names);
-	grouped_tree_free(&report.grouped);
-	load_free(&loaded);
-	return err;
+	TRY(load(options, &report, &loaded));
+	TRY(build(&report));
+	if (options->view == REPORT_HEAT)
+		TRY(build_heat(&report, options->load.output ? 0 : terminal->width));
+	return write_report(&report, terminal);
 }
 
 static struct error *report(int argc, char **argv, int *status)
 {
 	struct report_options options;
-	struct pager pager = {0};
 	struct tty_writer terminal;
+	pid_t pager = 0;
 	struct error *err = parse(argc, argv, &options);
 
 	if (!err) {
 		tty_writer_init(options.color, &terminal);
 		if (!options.no_pager && !options.load.output)
-			pager_start(&pager);
-		err = pager_finish(&pager, show(&options, &terminal));
+			pager = pager_start();
+		err = pager_finish(pager, show(&options, &terminal));
 	}
 	if (options.has_only)
 		regfree(&options.only);

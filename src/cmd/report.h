@@ -9,11 +9,9 @@
 #include "analysis/annotation.h"
 #include "analysis/diff.h"
 #include "analysis/functions.h"
-#include "analysis/grouped_tree.h"
 #include "cmd/shared/load.h"
 #include "profile/time_buckets.h"
 #include "symbol/names/display_name.h"
-#include "symbol/source/source.h"
 #include "view/tty_writer.h"
 
 enum report_view {
@@ -45,17 +43,14 @@ struct report_options {
 struct report {
 	const struct report_options *options;
 	const struct loaded *loaded;
-	struct grouped_tree grouped;
+	struct grouped_tree grouped;		/* of the samples that `only` lets pass */
 	struct short_names *names;		/* NULL: full names are wanted */
-	struct flat *flat;			/* of REPORT_FLAT */
 	struct callers_callees callers_callees; /* of REPORT_CALLERS_CALLEES */
 	struct annotation annotation;		/* of REPORT_ANNOTATION */
 	const char *annotated;			/* its function; NULL: it is of addresses */
 	struct disassembler *disassembler;	/* NULL: none */
 	struct heat_log *heat_log;		/* of REPORT_HEAT, as heat */
 	struct heat heat;
-	struct profile_cell matched; /* samples that `only` lets pass */
-	double draws;
 };
 
 /* A cell as a share of all selected samples, with its interval. */
@@ -90,8 +85,5 @@ struct json_t *report_annotation_json(const struct report *report);
 
 /* Column `key` of a node's name, as it is shown; *len are its bytes. */
 const char *report_column(const struct report *report, const char *name, size_t key, size_t *len);
-
-/* For texts and JSON. */
-const char *report_view_text(enum report_view view);
 
 #endif

@@ -217,15 +217,6 @@ static void put_rows(struct put *put)
 	put_folded(put);
 }
 
-static void put_warning(const struct put *put, const char *text)
-{
-	tty_writer_style(put->writer, STYLE_WARNING);
-	fputs("WARNING  ", put->writer->out);
-	sanitize_print(text, put->writer->out);
-	tty_writer_style(put->writer, STYLE_PLAIN);
-	fputc('\n', put->writer->out);
-}
-
 static void put_age(const struct put *put)
 {
 	char *text = NULL;
@@ -234,7 +225,7 @@ static void put_age(const struct put *put)
 				   "%s is newer than %s: its lines may not be those that "
 				   "were compiled",
 				   put->newer, put->part->path) > 0)
-		put_warning(put, text);
+		tty_writer_warn(put->writer, text);
 	free(text);
 }
 
@@ -267,7 +258,7 @@ static void put_part_head(const struct put *put)
 	fprintf(out, "; %" PRIu64 " with calls, %.2f %%\n", part->total.samples,
 		100 * report_share(put->report, &part->total).value);
 	if (part->lacks)
-		put_warning(put, part->lacks);
+		tty_writer_warn(put->writer, part->lacks);
 	if (part->patched)
 		fputs("code     as in the file: a kernel changes some of it when it starts\n", out);
 	if (part->misplaced) {
@@ -278,7 +269,7 @@ static void put_part_head(const struct put *put)
 			 " samples are not where an instruction begins: the file may not "
 			 "be what ran",
 			 part->misplaced);
-		put_warning(put, text);
+		tty_writer_warn(put->writer, text);
 	}
 }
 

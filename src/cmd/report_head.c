@@ -9,7 +9,6 @@
 #include <time.h>
 
 #include "import/import.h"
-#include "symbol/names/display_name.h"
 #include "target/target.h"
 
 static double percent(uint64_t part, uint64_t whole)
@@ -264,21 +263,16 @@ static void put_selection(const struct report *report, FILE *out)
 		fprintf(out,
 			"only     stacks through matching functions: %" PRIu64
 			" samples, %.2f %% of what was selected; shares are of all\n",
-			report->matched.samples,
-			percent(report->matched.weight_ns, profile->selected.weight_ns));
+			report->grouped.total.samples,
+			percent(report->grouped.total.weight_ns, profile->selected.weight_ns));
 }
 
 void report_put_head(const struct report *report, const struct tty_writer *writer)
 {
 	const struct loaded *loaded = report->loaded;
 
-	if (loaded->warning) {
-		tty_writer_style(writer, STYLE_WARNING);
-		fputs("WARNING  ", writer->out);
-		sanitize_print(loaded->warning, writer->out);
-		tty_writer_style(writer, STYLE_PLAIN);
-		fputc('\n', writer->out);
-	}
+	if (loaded->warning)
+		tty_writer_warn(writer, loaded->warning);
 	put_guest(loaded->profile, writer->out);
 	if (import_is_target(loaded->profile->info.target)) {
 		put_import(loaded->profile, writer->out);

@@ -2,9 +2,7 @@
 
 /* A report as JSON; docs/report.md describes it. */
 
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cmd/report.h"
 #include "view/json.h"
@@ -82,14 +80,10 @@ static json_t *vcpus(const struct profile *profile)
 
 		if (!profile->seen[i])
 			continue;
-		if (json_array_append_new(list,
-					  json_pack("{s:I, s:I, s:I, s:I}", "vcpu", (json_int_t)i,
-						    "running_ns", json_count(ns[VCPU_RUNNING]),
-						    "runnable_ns", json_count(ns[VCPU_RUNNABLE]),
-						    "blocked_ns", json_count(ns[VCPU_BLOCKED])))) {
-			json_decref(list);
-			return NULL;
-		}
+		json_append(&list, json_pack("{s:I, s:I, s:I, s:I}", "vcpu", (json_int_t)i,
+					     "running_ns", json_count(ns[VCPU_RUNNING]),
+					     "runnable_ns", json_count(ns[VCPU_RUNNABLE]),
+					     "blocked_ns", json_count(ns[VCPU_BLOCKED])));
 	}
 	return list;
 }
@@ -136,9 +130,10 @@ static json_t *stacks(const struct report *report)
 			 json_count(profile->selected.samples), "weight_ns",
 			 json_count(profile->selected.weight_ns), "weight", weight_text(report),
 			 "not_sampled_ns", json_count(profile->not_sampled_ns), "not_sampled_share",
-			 profile_not_sampled(profile), "shown", json_count(report->matched.samples),
-			 "draws", report->draws, "nameless_share", report->loaded->nameless_share,
-			 "truncated_share", load_truncated_share(profile), "ends", ends);
+			 profile_not_sampled(profile), "shown",
+			 json_count(report->grouped.total.samples), "draws", profile_draws(profile),
+			 "nameless_share", report->loaded->nameless_share, "truncated_share",
+			 load_truncated_share(profile), "ends", ends);
 }
 
 /* The columns of a name, as fields. */
@@ -173,8 +168,8 @@ static json_t *rows(const struct report *report)
 	const struct report_options *options = report->options;
 	json_t *array = json_array();
 
-	for (size_t i = 0; i < report->flat->n && array; i++) {
-		const struct flat_row *from = &report->flat->rows[i];
+	for (size_t i = 0; i < report->grouped.flat->n && array; i++) {
+		const struct flat_row *from = &report->grouped.flat->rows[i];
 
 		if (options->rows && json_array_size(array) >= options->rows)
 			break;
@@ -289,6 +284,8 @@ static void put_view(const struct report *report, json_t **object)
 	}
 }
 
+static const char *const view_texts[] = {"flat", "down", "up", "around", "annotate", "heat"};
+
 struct error *report_put_json(const struct report *report, FILE *out)
 {
 	const struct profile *profile = report->loaded->profile;
@@ -298,7 +295,7 @@ struct error *report_put_json(const struct report *report, FILE *out)
 			  json_text(report->loaded->warning), "guest", guest(profile), "ticks",
 			  ticks(profile), "states", states(profile), "vcpus", vcpus(profile),
 			  "paused", pauses(profile), "stacks", stacks(report), "view",
-			  report_view_text(report->options->view), "keys", keys(report));
+			  view_texts[report->options->view], "keys", keys(report));
 
 	put_view(report, &object);
 	return json_write(object, JSON_INDENT(1), out);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/bytes.h"
 #include "cmd/report.h"
 
 /* Width of a column that is not the last, at most, in cells. */
@@ -53,7 +54,7 @@ static void measure(const struct report *report, size_t rows, struct columns *co
 		for (size_t k = 0; k < keys->n; k++) {
 			size_t len;
 			const char *text =
-				report_column(report, report->flat->rows[i].name, k, &len);
+				report_column(report, report->grouped.flat->rows[i].name, k, &len);
 			size_t cells = cells_of(text, len);
 
 			if (cells > columns->cells[k])
@@ -131,7 +132,7 @@ static size_t count_rows(const struct report *report)
 {
 	const uint64_t wanted = report->options->rows;
 
-	return wanted && wanted < report->flat->n ? wanted : report->flat->n;
+	return wanted && wanted < report->grouped.flat->n ? wanted : report->grouped.flat->n;
 }
 
 struct error *report_put_flat(const struct report *report, const struct tty_writer *writer)
@@ -142,16 +143,16 @@ struct error *report_put_flat(const struct report *report, const struct tty_writ
 	plan(report, rows, writer, &columns);
 	put_titles(report, &columns, writer);
 	for (size_t i = 0; i < rows; i++) {
-		const struct flat_row *row = &report->flat->rows[i];
+		const struct flat_row *row = &report->grouped.flat->rows[i];
 
 		if (report_share(report, &row->total).value < report->options->min_share)
 			hidden++;
 		else
 			put_row(report, row, &columns, writer);
 	}
-	if (report->flat->n > rows)
+	if (report->grouped.flat->n > rows)
 		fprintf(writer->out, "  ... %zu more %ss (-n 0 shows all)\n",
-			report->flat->n - rows,
+			report->grouped.flat->n - rows,
 			columns.n > 1 ? "row" : group_key_text(report->options->keys.at[0]));
 	if (hidden)
 		fprintf(writer->out, "  ... %zu with less than %g %% (--min)\n", hidden,
@@ -175,8 +176,7 @@ struct report_walk {
 	bool has_self; /* of a leaf-first tree that says nothing: only where stacks begin */
 	struct level *levels;
 	size_t depth, room;
-	char *prefix;
-	size_t prefix_len, prefix_room;
+	struct bytes prefix;
 	uint64_t lines;
 	size_t left_out;
 	bool cut; /* by -n or --depth */
@@ -184,14 +184,8 @@ struct report_walk {
 
 static struct error *append(struct report_walk *walk, const char *text)
 {
-	size_t len = strlen(text);
-	struct error *err =
-		ARRAY_RESERVE(&walk->prefix, &walk->prefix_room, walk->prefix_len + len);
-
-	if (err)
-		return err;
-	memcpy(walk->prefix + walk->prefix_len, text, len);
-	walk->prefix_len += len;
+	TRY(bytes_reserve(&walk->prefix, strlen(text)));
+	put_bytes(&walk->prefix, text, strlen(text));
 	return NULL;
 }
 
@@ -199,15 +193,11 @@ static struct error *append(struct report_walk *walk, const char *text)
 static struct error *descend(struct report_walk *walk, uint32_t node)
 {
 	struct level *level;
-	struct error *err = ARRAY_RESERVE(&walk->levels, &walk->room, walk->depth + 1);
 
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&walk->levels, &walk->room, walk->depth + 1));
 	level = &walk->levels[walk->depth];
-	*level = (struct level){.mark = walk->prefix_len};
-	err = report_branches(walk->report, walk->tree, node, &level->branches);
-	if (err)
-		return err;
+	*level = (struct level){.mark = walk->prefix.len};
+	TRY(report_branches(walk->report, walk->tree, node, &level->branches));
 	walk->left_out += level->branches.left_out;
 	walk->depth++;
 	return NULL;
@@ -217,8 +207,8 @@ static struct error *descend(struct report_walk *walk, uint32_t node)
 static void put_name(const struct report_walk *walk, const struct tree_node *node)
 {
 	const struct tty_writer *writer = walk->writer;
-	size_t used =
-		(has_intervals(writer) ? 42 : 18) + 2 + cells_of(walk->prefix, walk->prefix_len);
+	size_t used = (has_intervals(writer) ? 42 : 18) + 2 +
+		      cells_of((const char *)walk->prefix.data, walk->prefix.len);
 	size_t left = writer->width > used + 8 ? writer->width - used : writer->width ? 8 : 0;
 	const size_t n_keys = walk->report->options->keys.n;
 	char *text = NULL;
@@ -250,7 +240,7 @@ static void put_line(struct report_walk *walk, const struct tree_node *node)
 	if (walk->has_self)
 		put_share(walk->report, &node->self, intervals, walk->writer);
 	fputs("  ", walk->writer->out);
-	fwrite(walk->prefix, 1, walk->prefix_len, walk->writer->out);
+	fwrite(walk->prefix.data, 1, walk->prefix.len, walk->writer->out);
 	put_name(walk, node);
 	fputc('\n', walk->writer->out);
 	walk->lines++;
@@ -273,21 +263,18 @@ static struct error *step(struct report_walk *walk)
 	const bool parts = level->branches.n > 1;
 	const bool last = level->next + 1 == level->branches.n;
 	uint32_t node = level->branches.at[level->next++];
-	struct error *err = NULL;
 
-	walk->prefix_len = level->mark;
+	walk->prefix.len = level->mark;
 	if (parts)
-		err = append(walk, last ? "└ " : "├ ");
-	if (err)
-		return err;
+		TRY(append(walk, last ? "└ " : "├ "));
 	put_line(walk, &walk->tree->nodes[node]);
-	walk->prefix_len = level->mark;
+	walk->prefix.len = level->mark;
 	if (parts)
-		err = append(walk, last ? "  " : "│ ");
-	if (!err && (!depth || walk->depth < depth))
+		TRY(append(walk, last ? "  " : "│ "));
+	if (!depth || walk->depth < depth)
 		return descend(walk, node);
 	walk->cut |= walk->tree->nodes[node].first_child != 0 || tree_rest(walk->tree, node).n;
-	return err;
+	return NULL;
 }
 
 static struct error *run(struct report_walk *walk, uint32_t root)
@@ -353,7 +340,7 @@ static struct error *put_tree(const struct report *report, const struct tree *tr
 	err = run(&walk, 0);
 	put_footer(&walk);
 	free(walk.levels);
-	free(walk.prefix);
+	bytes_free(&walk.prefix);
 	return err;
 }
 
@@ -375,12 +362,11 @@ struct error *report_put_callers_callees(const struct report *report,
 					   .self = found->self,
 					   .total = found->total};
 	struct report_walk walk = {.report = report, .writer = writer, .has_self = true};
-	struct error *err;
 
 	put_title("the function", true, writer);
 	put_line(&walk, &function);
-	err = put_tree(report, found->callers, false, "its callers, the nearest first", writer);
-	return err ? err : put_tree(report, found->callees, true, "what it calls", writer);
+	TRY(put_tree(report, found->callers, false, "its callers, the nearest first", writer));
+	return put_tree(report, found->callees, true, "what it calls", writer);
 }
 
 /* Heat maps: a cell is a character, the darker the more it has beside the hottest one. */

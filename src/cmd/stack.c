@@ -5,7 +5,6 @@
 
 #include "base/preopen.h"
 #include "cmd/shared/guest_dump_take.h"
-#include "cmd/shared/option.h"
 
 #define DEFAULT_LINES 8
 #define DEFAULT_BYTES 32
@@ -81,26 +80,14 @@ static struct error *take_frame_pointers(const struct option_row *row, const cha
 	return NULL;
 }
 
-static struct error *parse_vcpu(const char *text, struct stack_args *options)
+static struct error *take_vcpu(const struct option_row *row, const char *value, void *to)
 {
+	struct stack_args *options = to;
 	uint64_t number = 0;
-	struct error *err = option_count("the vCPU", text, 0, UINT32_MAX, &number);
+	struct error *err = option_count("the vCPU", value, 0, UINT32_MAX, &number);
 
 	options->wanted.vcpu = (int64_t)number;
 	return err;
-}
-
-static struct error *take_vcpu(const struct option_row *row, const char *value, void *to)
-{
-	return parse_vcpu(value, to);
-}
-
-/* xenctx's option for the file of session_reading_options. */
-static struct error *take_symbol_table(const struct option_row *row, const char *value, void *to)
-{
-	struct stack_args *options = to;
-
-	return image_args_add(&options->session.files, value, true);
 }
 
 #define AT(field) offsetof(struct stack_args, field)
@@ -142,8 +129,9 @@ static const struct option_row own_options[] = {
 	 .more = "Addresses and registers are strings in hex."},
 	{"output", "FILE", 'o', take_text, AT(output),
 	 .text = "where to (default: standard output)", .values = OPTION_FILE},
+	/* xenctx's. */
 	{"vcpu", "N", 0, take_vcpu, .text = NULL},
-	{"symbol-table", "FILE", 0, take_symbol_table, .text = NULL},
+	{"symbol-table", "FILE", 0, take_symbols, AT(session.files), .text = NULL},
 	{"display-stack-pages", "N", 0, take_pages, AT(session.sampler.first_stack), 1,
 	 STACK_CAP_MAX / STACK_PAGE, .text = NULL},
 	{0}};
@@ -168,7 +156,7 @@ static struct error *parse(int argc, char **argv, struct stack_args *options, in
 	if (!err && *first + 2 < argc)
 		err = cmd_usage_error(&verb_stack, "one guest, and at most one vCPU, please");
 	if (!err && *first + 2 == argc)
-		err = parse_vcpu(argv[*first + 1], options);
+		err = take_vcpu(NULL, argv[*first + 1], options);
 	return err;
 }
 
@@ -185,13 +173,11 @@ static struct error *check_vcpu(const struct target *target, const struct stack_
 static struct error *print(const struct guest_dump *dump, const struct stack_args *options)
 {
 	FILE *out;
-	struct error *err = cmd_open_output(options->output, &out);
 
-	if (err)
-		return err;
-	err = options->json ? guest_dump_write_json(dump, out)
-			    : guest_dump_write_text(dump, &options->style, out);
-	return cmd_close_output(options->output, out, err);
+	TRY(cmd_open_output(options->output, &out));
+	return cmd_close_output(options->output, out,
+				options->json ? guest_dump_write_json(dump, out)
+					      : guest_dump_write_text(dump, &options->style, out));
 }
 
 static struct error *dump_and_print(struct target *target, const struct stack_args *options)
@@ -218,20 +204,14 @@ static struct error *dump_and_print(struct target *target, const struct stack_ar
 
 static struct error *stack(int argc, char **argv, int *status)
 {
-	struct target *target = NULL;
+	ENDED_BY(target_end) struct target *target = NULL;
 	struct stack_args options;
 	int first;
-	struct error *err = parse(argc, argv, &options, &first);
 
-	if (!err)
-		err = target_open(argv[first], options.session.via, &target);
-	if (err)
-		return err;
-	err = check_vcpu(target, &options);
-	if (!err)
-		err = dump_and_print(target, &options);
-	target_close(target);
-	return err;
+	TRY(parse(argc, argv, &options, &first));
+	TRY(target_open(argv[first], options.session.via, &target));
+	TRY(check_vcpu(target, &options));
+	return dump_and_print(target, &options);
 }
 
 const struct verb verb_stack = {

@@ -490,6 +490,12 @@ void target_wait(struct target *target, uint64_t until_ns);
 struct error *target_open(const char *spec, const char *via, struct target **out);
 void target_close(struct target *target);
 
+/* For ENDED_BY(). */
+static inline void target_end(struct target **target)
+{
+	target_close(*target);
+}
+
 /* The parts below are for targets alone. */
 
 /* Copies a vCPU's stack and the other stacks that it asks for; a stack ends where a frame is missing. */

@@ -6,6 +6,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "symbol/names/display_name.h"
+
 enum style tty_style_of_share(double share)
 {
 	return share >= 0.05 ? STYLE_HOT : share >= 0.005 ? STYLE_WARM : STYLE_PLAIN;
@@ -75,6 +77,15 @@ void tty_writer_style(const struct tty_writer *writer, enum style style)
 {
 	if (writer->colors)
 		fputs(codes[style], writer->out);
+}
+
+void tty_writer_warn(const struct tty_writer *writer, const char *text)
+{
+	tty_writer_style(writer, STYLE_WARNING);
+	fputs("WARNING  ", writer->out);
+	sanitize_print(text, writer->out);
+	tty_writer_style(writer, STYLE_PLAIN);
+	fputc('\n', writer->out);
 }
 
 size_t tty_writer_put(const struct tty_writer *writer, const char *text, size_t len, size_t cells)

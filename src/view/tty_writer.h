@@ -43,6 +43,9 @@ void tty_writer_init(enum color_mode mode, struct tty_writer *writer);
 /* Sets the style of what follows; STYLE_PLAIN ends it. */
 void tty_writer_style(const struct tty_writer *writer, enum style style);
 
+/* "WARNING  TEXT", a line; the text may be anything. */
+void tty_writer_warn(const struct tty_writer *writer, const char *text);
+
 /* Writes at most `cells` cells of it (0: all), with "…" at the end if there is more; returns how many. */
 size_t tty_writer_put(const struct tty_writer *writer, const char *text, size_t len, size_t cells);
 

@@ -62,6 +62,11 @@ struct error *image_args_add(struct image_args *args, const char *text, bool nam
 	return err;
 }
 
+struct error *take_symbols(const struct option_row *row, const char *value, void *options)
+{
+	return image_args_add((void *)((char *)options + row->at), value, true);
+}
+
 struct error *image_args_load(const struct image_args *args, struct images *images)
 {
 	struct error *err = NULL;

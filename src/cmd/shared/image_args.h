@@ -4,6 +4,7 @@
 
 /* The files that -s, -e and -E name, as FILE or FILE@0xADDRESS, several of them if need be. */
 
+#include "cmd/shared/option.h"
 #include "profile/profile.h"
 #include "recording/recording.h"
 #include "symbol/images/images.h"
@@ -25,6 +26,9 @@ struct image_args {
  * address cannot be one.
  */
 struct error *image_args_add(struct image_args *args, const char *text, bool names);
+
+/* Field: struct image_args, to which a file with names is added. */
+option_take take_symbols;
 
 /* Loads them all, as given by the user, and adds them to `images` in order. */
 struct error *image_args_load(const struct image_args *args, struct images *images);

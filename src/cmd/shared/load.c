@@ -28,13 +28,6 @@ void load_defaults(struct load_options *options)
 	options->filter.progress = &options->progress_line.progress;
 }
 
-static struct error *take_symbols(const struct option_row *row, const char *value, void *to)
-{
-	struct load_options *options = to;
-
-	return image_args_add(&options->files, value, true);
-}
-
 static bool state_by_name(const char *name, size_t len, unsigned *states)
 {
 	for (unsigned i = 0; i < SAMPLE_STATES; i++) {
@@ -186,7 +179,7 @@ const struct option_row load_source_options[] = {
 const struct option_row load_options[] = {
 	{"output", "FILE", 'o', take_text, AT(output),
 	 .text = "where to (default: standard output)", .values = OPTION_FILE},
-	{"symbols", "FILE", 's', take_symbols,
+	{"symbols", "FILE", 's', take_symbols, AT(files),
 	 .text = "names of functions: ELF, vmlinuz, nm -n, kallsyms or System.map; more than one "
 		 "if need be, as FILE@0xADDRESS if moved (default: the names that the recording "
 		 "carries)",

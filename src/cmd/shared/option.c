@@ -121,6 +121,16 @@ struct error *options_parse(const struct verb *verb, int argc, char **argv, void
 	return err;
 }
 
+struct error *options_parse_one(const struct verb *verb, int argc, char **argv, void *options,
+				const char *lacks, const char **argument)
+{
+	int first;
+
+	TRY(options_parse(verb, argc, argv, options, &first));
+	*argument = argv[first];
+	return first + 1 == argc ? NULL : cmd_usage_error(verb, "%s", lacks);
+}
+
 /* Files of options */
 
 /* Cuts spaces off both ends. */

@@ -57,6 +57,10 @@ struct verb;
 struct error *options_parse(const struct verb *verb, int argc, char **argv, void *options,
 			    int *first) MUST_CHECK;
 
+/* The same for a verb of one argument. `lacks` says so where there is none, or another. */
+struct error *options_parse_one(const struct verb *verb, int argc, char **argv, void *options,
+				const char *lacks, const char **argument) MUST_CHECK;
+
 /* Options that a file may set, at most. */
 #define OPTIONS_MAX 64
 

@@ -15,13 +15,6 @@
 
 #define DEFAULT_RATE_HZ 101.0
 
-static struct error *take_symbols(const struct option_row *row, const char *value, void *to)
-{
-	struct session_options *options = to;
-
-	return image_args_add(&options->files, value, true);
-}
-
 #define AT(field) offsetof(struct session_options, field)
 
 const struct option_row session_sampling_options[] = {
@@ -82,7 +75,7 @@ const struct option_row session_sampling_options[] = {
 	{0}};
 
 const struct option_row session_reading_options[] = {
-	{"symbols", "FILE", 's', take_symbols,
+	{"symbols", "FILE", 's', take_symbols, AT(files),
 	 .text = "names of functions: the guest's ELF, vmlinuz, nm -n, kallsyms or System.map "
 		 "(default: the file that the guest was started from); more than one if need be; "
 		 "FILE@0xADDRESS tells where its code is",
