@@ -23,7 +23,6 @@ struct diff_args {
 	enum color_mode color;
 	struct tty_writer terminal;
 	double fail_above; /* share; 0: never */
-	bool *above;	   /* set when a function's share has grown by more */
 };
 
 static struct error *take_sort(const struct option_row *row, const char *value, void *to)
@@ -105,16 +104,12 @@ static struct error *name_both(struct diff_args *options, int n, char **names)
 
 static struct error *parse(int argc, char **argv, struct diff_args *options)
 {
-	struct error *err;
 	int first;
 
 	*options = (struct diff_args){.rows = DEFAULT_ROWS};
 	load_defaults(&options->before);
-	err = options_parse(&verb_diff, argc, argv, options, &first);
-	if (!err)
-		err = name_both(options, argc - first, argv + first);
-	if (err)
-		return err;
+	TRY(options_parse(&verb_diff, argc, argv, options, &first));
+	TRY(name_both(options, argc - first, argv + first));
 	if (!options->json && !options->svg)
 		options->html |= picture_has_ending(options->before.output, ".html");
 	if (!options->json && !options->html)
@@ -165,8 +160,9 @@ static void put_text(const struct diff *diff, const struct diff_side sides[2],
 	diff_write_text(diff, sides, &style, &writer);
 }
 
+/* *above: a function's share has grown by more than allowed. */
 static struct error *compare(const struct loaded loaded[2], const struct diff_args *options,
-			     FILE *out)
+			     bool *above, FILE *out)
 {
 	struct diff_side sides[2] = {0};
 	struct flat *flat[2] = {NULL, NULL};
@@ -191,7 +187,7 @@ static struct error *compare(const struct loaded loaded[2], const struct diff_ar
 	else if (!err)
 		put_text(diff, sides, names, options, out);
 	if (!err && options->fail_above > 0)
-		*options->above = has_grown(diff, options->fail_above);
+		*above = has_grown(diff, options->fail_above);
 	short_names_free(names);
 	diff_free(diff);
 	flat_free(flat[0]);
@@ -201,7 +197,7 @@ static struct error *compare(const struct loaded loaded[2], const struct diff_ar
 
 /* `samples`: of a page. */
 static struct error *show(const struct loaded loaded[2], struct page_samples *const samples[2],
-			  const struct diff_args *options, FILE *out)
+			  const struct diff_args *options, bool *above, FILE *out)
 {
 	const struct picture_page page = {.load = &options->before,
 					  .samples = {samples[0], samples[1]},
@@ -213,29 +209,24 @@ static struct error *show(const struct loaded loaded[2], struct page_samples *co
 		return picture_write_page(loaded, 2, &page, out);
 	if (options->svg)
 		return picture_draw_differences(loaded, options->title, options->full_names, out);
-	return compare(loaded, options, out);
+	return compare(loaded, options, above, out);
 }
 
 static struct error *load_both(const struct diff_args *options, struct page_samples *samples[2],
 			       struct loaded loaded[2])
 {
 	struct load_options after = options->before, before = options->before;
-	struct error *err = NULL;
 
 	after.path = options->after;
 	before.path = options->earlier ?: before.path;
-	memset(loaded, 0, 2 * sizeof(*loaded));
-	if (options->html)
-		err = picture_samples(&before, &samples[0]);
-	if (!err && options->html)
-		err = picture_samples(&after, &samples[1]);
-	if (!err)
-		err = load_preopen(&options->before, before.path, options->against_ns);
-	if (!err)
-		err = load_confine(&after);
-	if (!err)
-		err = load_recording(&before, &loaded[0]);
-	return err ? err : load_recording(&after, &loaded[1]);
+	if (options->html) {
+		TRY(picture_samples(&before, &samples[0]));
+		TRY(picture_samples(&after, &samples[1]));
+	}
+	TRY(load_preopen(&options->before, before.path, options->against_ns));
+	TRY(load_confine(&after));
+	TRY(load_recording(&before, &loaded[0]));
+	return load_recording(&after, &loaded[1]);
 }
 
 static struct error *run_diff(int argc, char **argv, int *status)
@@ -247,7 +238,6 @@ static struct error *run_diff(int argc, char **argv, int *status)
 	bool above = false;
 	FILE *out;
 
-	options.above = &above;
 	if (!err) {
 		tty_writer_init(options.color, &options.terminal);
 		err = load_both(&options, samples, loaded);
@@ -256,7 +246,7 @@ static struct error *run_diff(int argc, char **argv, int *status)
 		err = cmd_open_output(options.before.output, &out);
 	if (!err)
 		err = cmd_close_output(options.before.output, out,
-				       show(loaded, samples, &options, out));
+				       show(loaded, samples, &options, &above, out));
 	page_samples_free(samples[0]);
 	page_samples_free(samples[1]);
 	load_free(&loaded[0]);

@@ -8,8 +8,6 @@
 #include "cmd/push.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,11 +159,10 @@ static struct error *find_protocol(struct push_args *args, const char *path)
 
 static struct error *read_token(struct push_args *args)
 {
-	struct error *err = cmd_read_text(args->token_file, TOKEN_MAX, &args->token);
-	size_t len = err ? 0 : strcspn(args->token, " \t\r\n");
+	size_t len;
 
-	if (err)
-		return err;
+	TRY(cmd_read_text(args->token_file, TOKEN_MAX, &args->token));
+	len = strcspn(args->token, " \t\r\n");
 	if (!len || args->token[len + strspn(args->token + len, " \t\r\n")])
 		return error_new(ERR_INPUT, "%s: a token is one word, and nothing else",
 				 args->token_file);
@@ -176,30 +173,22 @@ static struct error *read_token(struct push_args *args)
 	return NULL;
 }
 
-static struct error *check_words(const struct push_args *args)
-{
-	for (const char *at = args->tenant ?: ""; *at; at++)
-		if (*at <= ' ' || *at > '~')
-			return error_new(ERR_USAGE, "--tenant: that is no name of a tenant");
-	return NULL;
-}
-
 struct error *push_prepare(struct push_args *args)
 {
 	const char *path = "";
-	struct error *err = check_url(args, &path);
 
-	if (!err)
-		err = find_protocol(args, path);
-	if (!err)
-		err = check_words(args);
-	if (!err && args->token_file)
-		err = read_token(args);
-	if (!err && args->ca_file)
-		err = cmd_read_text(args->ca_file, CA_MAX, &args->ca);
-	if (!err && !args->host && !gethostname(args->own_host, sizeof(args->own_host) - 1))
+	TRY(check_url(args, &path));
+	TRY(find_protocol(args, path));
+	for (const char *at = args->tenant ?: ""; *at; at++)
+		if (*at <= ' ' || *at > '~')
+			return error_new(ERR_USAGE, "--tenant: that is no name of a tenant");
+	if (args->token_file)
+		TRY(read_token(args));
+	if (args->ca_file)
+		TRY(cmd_read_text(args->ca_file, CA_MAX, &args->ca));
+	if (!args->host && !gethostname(args->own_host, sizeof(args->own_host) - 1))
 		args->host = args->own_host;
-	return err;
+	return NULL;
 }
 
 void push_args_free(struct push_args *args)
@@ -239,8 +228,7 @@ uint64_t push_backoff_ns(unsigned failures, uint64_t after_ns)
 }
 
 /* Waits until it may be sent again; an error: it may not. */
-static struct error *wait_again(const struct push_verb *options, const struct push_answer *answer,
-				unsigned tries, uint64_t until_ns)
+static struct error *wait_again(const struct push_answer *answer, unsigned tries, uint64_t until_ns)
 {
 	const uint64_t now_ns = clock_now_ns();
 	const uint64_t wait_ns = push_backoff_ns(tries, answer->after_ns);
@@ -265,9 +253,8 @@ static struct error *deliver(const struct push_verb *options, struct push *push,
 	const uint64_t until_ns = clock_now_ns() + options->retry_ns;
 	const struct push_request request = push_request_of(&options->args, body);
 	struct push_answer answer;
-	struct error *err = NULL;
 
-	for (unsigned tries = 0; !err; tries++) {
+	for (unsigned tries = 0;; tries++) {
 		push_send(push, &request, &answer);
 		switch (answer.outcome) {
 		case PUSH_TAKEN:
@@ -279,7 +266,7 @@ static struct error *deliver(const struct push_verb *options, struct push *push,
 			return NULL;
 		case PUSH_LATER:
 		case PUSH_UNKNOWN:
-			err = wait_again(options, &answer, tries, until_ns);
+			TRY(wait_again(&answer, tries, until_ns));
 			break;
 		case PUSH_STOPPED:
 			return error_new(ERR_FAILED, "interrupted: not pushed");
@@ -287,24 +274,15 @@ static struct error *deliver(const struct push_verb *options, struct push *push,
 			return error_new(ERR_OUTPUT, "%s", answer.text);
 		}
 	}
-	return err;
-}
-
-/* Without rights beyond those of the network: answers are what others wrote. */
-static void confine_sender(void)
-{
-	struct privilege got;
-
-	if (privilege_is_special())
-		privilege_drop(SECCOMP_UNFILTERED, &got);
 }
 
 static struct error *encode_and_deliver(const struct push_verb *options)
 {
 	const volatile sig_atomic_t *stop = cmd_catch_signals();
 	const struct push_target target = push_target_of(&options->args, stop);
-	struct push_body body = {.file = -1};
+	ENDED_BY(push_body_free) struct push_body body = {.file = -1};
 	struct push *push = NULL;
+	struct privilege got;
 	struct error *err = push_open(&target, &push);
 
 	signal(SIGPIPE, SIG_IGN);
@@ -312,14 +290,15 @@ static struct error *encode_and_deliver(const struct push_verb *options)
 		err = push_encode(&options->args, &options->load, -1, stop, &body);
 	if (!err && !body.head.samples)
 		err = error_new(ERR_INPUT, "no samples are chosen: there is nothing to push");
-	confine_sender();
+	/* Without rights beyond those of the network: answers are what others wrote. */
+	if (privilege_is_special())
+		privilege_drop(SECCOMP_UNFILTERED, &got);
 	if (!err)
 		err = deliver(options, push, &body);
 	if (!err)
 		cmd_say("pushed %" PRIu64 " samples to %s, %" PRIu64 " bytes", body.head.samples,
 			options->args.full_url, body.len);
 	push_close(push);
-	push_body_free(&body);
 	return err;
 }
 

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -50,13 +49,10 @@ struct labels {
 static struct error *find_labels(const struct format_job *job, struct labels *labels)
 {
 	const struct recording_info *info = &job->profile->info;
-	struct error *err = format_guest_name(job, &labels->guest);
 
-	if (!err)
-		err = symbolizer_intern(job->symbolizer, job->host ?: "", &labels->host);
-	if (!err)
-		err = symbolizer_intern(job->symbolizer, info->target ?: "", &labels->kind);
-	return err;
+	TRY(format_guest_name(job, &labels->guest));
+	TRY(symbolizer_intern(job->symbolizer, job->host ?: "", &labels->host));
+	return symbolizer_intern(job->symbolizer, info->target ?: "", &labels->kind);
 }
 
 static void put_escaped(const char *text, FILE *out)
@@ -70,14 +66,13 @@ static void put_escaped(const char *text, FILE *out)
 
 static void put_label(const char *key, const char *value, bool first, FILE *out)
 {
-	char *plain = strdup(value);
+	FREED char *plain = strdup(value);
 
 	if (!plain)
 		return;
 	keep_plain(plain, "-._:/@+");
 	fprintf(out, "%s%s%%3D", first ? "" : "%2C", key);
 	put_escaped(plain, out);
-	free(plain);
 }
 
 /* "name=web{guest=web,host=h1,kind=xen}&from=...&until=...&format=pprof", escaped. */
@@ -86,16 +81,15 @@ static struct error *make_query(const struct format_job *job, char *query, size_
 	const uint64_t told_ns = job->profile->info.start_unix_ns;
 	const uint64_t elapsed_ns = profile_elapsed_ns(job->profile);
 	const uint64_t from_ns = told_ns ? told_ns : clock_unix_ns() - elapsed_ns;
+	FREED char *name = NULL;
 	struct labels labels;
-	struct error *err = find_labels(job, &labels);
-	FILE *out = err ? NULL : fmemopen(query, size, "w");
-	char *name = out ? strdup(labels.guest) : NULL;
+	FILE *out;
 
-	if (err || !name) {
-		if (out)
-			fclose(out);
-		return err ? err : error_no_memory();
-	}
+	TRY(find_labels(job, &labels));
+	name = strdup(labels.guest);
+	out = name ? fmemopen(query, size, "w") : NULL;
+	if (!out)
+		return error_no_memory();
 	keep_plain(name, "-._/");
 	fprintf(out, "name=");
 	put_escaped(name, out);
@@ -105,7 +99,6 @@ static struct error *make_query(const struct format_job *job, char *query, size_
 	put_label("kind", labels.kind, false, out);
 	fprintf(out, "%%7D&from=%llu&until=%llu&format=pprof&spyName=uniprof", from_ns / NS_PER_S,
 		(from_ns + elapsed_ns) / NS_PER_S + 1);
-	free(name);
 	return fclose(out) ? error_no_memory() : NULL;
 }
 
@@ -131,20 +124,14 @@ static struct error *write_to_memory(const struct format *format, const struct f
 
 static struct error *write_otlp(const struct format_job *job, FILE *out)
 {
-	char *text = NULL;
+	FREED char *text = NULL;
 	size_t len = 0;
 	FILE *packed;
-	struct error *err = write_to_memory(&format_otlp, job, &text, &len);
 
-	if (!err)
-		err = gzip_open(out, &packed);
-	if (!err) {
-		fwrite(text, 1, len, packed);
-		if (fclose(packed))
-			err = error_no_memory();
-	}
-	free(text);
-	return err;
+	TRY(write_to_memory(&format_otlp, job, &text, &len));
+	TRY(gzip_open(out, &packed));
+	fwrite(text, 1, len, packed);
+	return fclose(packed) ? error_no_memory() : NULL;
 }
 
 static void put_base64(const uint8_t *data, size_t len, FILE *out)
@@ -174,31 +161,25 @@ static void put_json_label(const char *key, const char *value, FILE *out)
 static struct error *write_parca(const struct format_job *job, FILE *out)
 {
 	struct labels labels;
-	char *text = NULL;
+	FREED char *text = NULL;
 	size_t len = 0;
-	struct error *err = find_labels(job, &labels);
 
-	if (!err)
-		err = write_to_memory(&format_pprof, job, &text, &len);
-	if (!err) {
-		fputs("{\"series\":[{\"labels\":{\"labels\":[", out);
-		put_json_label("__name__", "uniprof", out);
-		put_json_label("guest", labels.guest, out);
-		put_json_label("host", labels.host, out);
-		put_json_label("kind", labels.kind, out);
-		fputs("]},\"samples\":[{\"rawProfile\":\"", out);
-		put_base64((const uint8_t *)text, len, out);
-		fputs("\"}]}]}", out);
-	}
-	free(text);
-	return err;
+	TRY(find_labels(job, &labels));
+	TRY(write_to_memory(&format_pprof, job, &text, &len));
+	fputs("{\"series\":[{\"labels\":{\"labels\":[", out);
+	put_json_label("__name__", "uniprof", out);
+	put_json_label("guest", labels.guest, out);
+	put_json_label("host", labels.host, out);
+	put_json_label("kind", labels.kind, out);
+	fputs("]},\"samples\":[{\"rawProfile\":\"", out);
+	put_base64((const uint8_t *)text, len, out);
+	fputs("\"}]}]}", out);
+	return NULL;
 }
 
 static struct error *write_body(const struct push_args *args, const struct format_job *job,
 				struct push_head *head, FILE *out)
 {
-	struct error *err;
-
 	head->samples = job->profile->selected.samples;
 	if (!head->samples)
 		return NULL;
@@ -206,8 +187,8 @@ static struct error *write_body(const struct push_args *args, const struct forma
 		return write_otlp(job, out);
 	if (args->protocol == PUSH_PARCA)
 		return write_parca(job, out);
-	err = make_query(job, head->query, sizeof(head->query));
-	return err ? err : format_pprof.write(job, out);
+	TRY(make_query(job, head->query, sizeof(head->query)));
+	return format_pprof.write(job, out);
 }
 
 /* Bounds time and memory for a segment of the store, and closes the way to the agent. */
@@ -235,21 +216,16 @@ static struct error *confine_segment(int segment, int file)
 static struct error *load_and_write(const struct push_args *args, const struct load_options *load,
 				    struct push_head *head, FILE *out)
 {
-	struct loaded loaded;
-	struct error *err = load_recording(load, &loaded);
-	const struct format_job job = {.path = load->path,
-				       .profile = err ? NULL : loaded.profile,
-				       .filter = &load->filter,
-				       .symbolizer = err ? NULL : loaded.symbolizer,
-				       .host = args->host};
+	ENDED_BY(load_free) struct loaded loaded = {0};
+	struct format_job job = {.path = load->path, .filter = &load->filter, .host = args->host};
 
-	if (err)
-		return err;
-	err = write_body(args, &job, head, out);
-	if (!err && loaded.warning && load->filter.progress)
+	TRY(load_recording(load, &loaded));
+	job.profile = loaded.profile;
+	job.symbolizer = loaded.symbolizer;
+	TRY(write_body(args, &job, head, out));
+	if (loaded.warning && load->filter.progress)
 		cmd_say("warning: %s", loaded.warning);
-	load_free(&loaded);
-	return err;
+	return NULL;
 }
 
 /* Runs in a process of its own: the head is written last, over its place. */

@@ -13,7 +13,6 @@
 
 #include "base/preopen.h"
 #include "base/clock.h"
-#include "cmd/cmd.h"
 #include "cmd/shared/session.h"
 #include "target/inside/inside.h"
 
@@ -90,9 +89,11 @@ static struct error *parallel(char **guests, size_t n,
 			      struct error *(*each)(void *ctx, const char *guest), void *ctx,
 			      int *status)
 {
-	struct worker *workers = calloc(n, sizeof(*workers));
-	struct error *err = workers ? NULL : error_no_memory();
+	FREED struct worker *workers = calloc(n, sizeof(*workers));
+	struct error *err = NULL;
 
+	if (!workers)
+		return error_no_memory();
 	for (size_t i = 0; i < n && !err; i++) {
 		workers[i].pid = fork();
 		if (!workers[i].pid)
@@ -102,13 +103,11 @@ static struct error *parallel(char **guests, size_t n,
 			workers[i].pid = 0;
 		}
 	}
-	if (err && workers)
+	if (err)
 		pass_on(workers, n, SIGTERM);
-	if (workers)
-		wait_for_all(workers, guests, n);
-	for (size_t i = n; i-- && workers;)
+	wait_for_all(workers, guests, n);
+	for (size_t i = n; i--;)
 		*status = workers[i].status ?: *status;
-	free(workers);
 	return err;
 }
 
@@ -127,20 +126,20 @@ static struct error *find_members(struct members *members)
 {
 	struct dirent **found;
 	int n = scandir(members->directory, &found, is_member, alphasort);
-	bool failed = false;
+	bool good;
 
 	if (n < 0)
 		return error_errno(ERR_FAILED, errno, "cannot read %s", members->directory);
 	members->path = calloc((size_t)n + 1, sizeof(*members->path));
+	good = members->path;
 	for (int i = 0; i < n; i++) {
-		if (members->path && !failed)
-			failed = asprintf(&members->path[members->n], "%s/%s", members->directory,
-					  found[i]->d_name) < 0;
-		members->n += members->path && !failed;
+		good = good && asprintf(&members->path[members->n], "%s/%s", members->directory,
+					found[i]->d_name) >= 0;
+		members->n += good;
 		free(found[i]);
 	}
 	free(found);
-	return members->path && !failed ? NULL : error_no_memory();
+	return good ? NULL : error_no_memory();
 }
 
 static void remove_members(struct members *members)
@@ -247,40 +246,48 @@ static const struct option_group options_of_record[] = {{own_options, 0},
 							 offsetof(struct record_args, session)},
 							{0}};
 
+/* What does not go together, as a sentence; NULL: all does. */
+static const char *what_is_wrong(const struct record_args *options, int guests)
+{
+	const struct session_options *session = &options->session;
+
+	if (!guests)
+		return "which guest?";
+	if (guests > 1 && session->snapshot)
+		return "--snapshot: one guest, please";
+	if (session->waits && session->snapshot)
+		return "--snapshot keeps nothing of --threads";
+	if (session->inside && (session->via || session->snapshot || session->waits))
+		return "--inside goes with none of --via, --snapshot and --threads";
+	if (session->host &&
+	    (session->inside || session->via || session->snapshot || session->always_pause))
+		return "--host goes with none of --inside, --via, --snapshot and --always-pause";
+	if (guests > 1 && session->output && !strcmp(session->output, "-"))
+		return "-o -: one guest, please";
+	if (options->together && (guests < 2 || !session->output))
+		return "--together: several guests, and -o FILE, please";
+	return NULL;
+}
+
 static struct error *parse(int argc, char **argv, struct session_options *out, char ***guests)
 {
 	struct record_args options = {0};
 	struct session_options *session = &options.session;
-	struct error *err;
+	const char *wrong;
 	int first;
 
 	session_defaults(session);
-	err = options_parse(&verb_record, argc, argv, &options, &first);
+	TRY(options_parse(&verb_record, argc, argv, &options, &first));
 	session->parallel = argc - first > 1;
-	if (!err && first == argc)
-		err = cmd_usage_error(&verb_record, "which guest?");
-	if (!err && session->parallel && session->snapshot)
-		err = cmd_usage_error(&verb_record, "--snapshot: one guest, please");
-	if (!err && session->waits && session->snapshot)
-		err = cmd_usage_error(&verb_record, "--snapshot keeps nothing of --threads");
-	if (!err && session->inside && (session->via || session->snapshot || session->waits))
-		err = cmd_usage_error(&verb_record, "--inside goes with none of --via, --snapshot "
-						    "and --threads");
-	if (!err && session->host &&
-	    (session->inside || session->via || session->snapshot || session->always_pause))
-		err = cmd_usage_error(&verb_record, "--host goes with none of --inside, --via, "
-						    "--snapshot and --always-pause");
+	wrong = what_is_wrong(&options, argc - first);
+	if (wrong)
+		return cmd_usage_error(&verb_record, "%s", wrong);
 	if (session->host)
 		session->via = "host";
-	if (!err && session->parallel && session->output && !strcmp(session->output, "-"))
-		err = cmd_usage_error(&verb_record, "-o -: one guest, please");
-	if (!err && options.together && (!session->parallel || !session->output))
-		err = cmd_usage_error(&verb_record,
-				      "--together: several guests, and -o FILE, please");
 	session->together = options.together ? session->output : NULL;
 	*out = *session;
 	*guests = argv + first;
-	return err;
+	return NULL;
 }
 
 /* A new domain for the same guest ends the old one; its name does not change. */
@@ -304,12 +311,12 @@ static struct error *outcome_error(const struct sampler_result *result, const ch
 /* DIRECTORY/GUEST-ID.uniprof: guests may have the same name. The caller frees it. */
 static char *path_in_directory(const struct target *target, const char *directory)
 {
-	char *name = session_default_path(target, ""), *path;
+	FREED char *name = session_default_path(target, "");
+	char *path = NULL;
 
-	if (!name ||
+	if (name &&
 	    asprintf(&path, "%s/%s-%s.uniprof", directory ?: ".", name, target->info.id) < 0)
-		path = NULL;
-	free(name);
+		return NULL;
 	return path;
 }
 
@@ -327,8 +334,8 @@ static struct error *record_one(void *ctx, const char *guest)
 {
 	const struct session_options *options = ctx;
 	struct sampler_result result;
-	struct target *target = NULL;
-	char *path;
+	ENDED_BY(target_end) struct target *target = NULL;
+	FREED char *path = NULL;
 	struct error *err = options->inside ? inside_open(guest, options->sampler.rate_hz,
 							  options->sampler.stop, &target)
 					    : target_open(guest, options->via, &target);
@@ -338,31 +345,27 @@ static struct error *record_one(void *ctx, const char *guest)
 			       ? error_prefix(err, "--host is for guests of KVM")
 			       : err;
 	path = path_of(target, options);
-	err = !path ? error_no_memory() : options->snapshot ? snapshot_check(target) : NULL;
-	if (!err)
-		err = preopen_output(path);
-	if (!err)
-		err = session_confine(target, options);
-	if (!err && options->snapshot)
-		err = snapshot_record(target, options, &result);
-	else if (!err)
-		err = session_record(target, options, path, &result, NULL);
-	if (!err)
-		err = outcome_error(&result, options->together ?: path);
-	target_close(target);
-	free(path);
-	return err;
+	if (!path)
+		return error_no_memory();
+	if (options->snapshot)
+		TRY(snapshot_check(target));
+	TRY(preopen_output(path));
+	TRY(session_confine(target, options));
+	if (options->snapshot)
+		TRY(snapshot_record(target, options, &result));
+	else
+		TRY(session_record(target, options, path, &result, NULL));
+	return outcome_error(&result, options->together ?: path);
 }
 
 static struct error *record(int argc, char **argv, int *status)
 {
 	struct session_options options;
-	char **guests;
-	struct error *err = parse(argc, argv, &options, &guests);
-	const size_t n = err ? 0 : (size_t)(argv + argc - guests);
+	char **guests = NULL;
+	size_t n;
 
-	if (err)
-		return err;
+	TRY(parse(argc, argv, &options, &guests));
+	n = (size_t)(argv + argc - guests);
 	options.sampler.stop = cmd_catch_signals();
 	signal(SIGPIPE, SIG_IGN);
 	if (!options.parallel)

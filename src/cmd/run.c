@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/preopen.h"
 #include "base/clock.h"
-#include "cmd/cmd.h"
 #include "cmd/shared/launcher.h"
 #include "cmd/shared/load.h"
 #include "cmd/shared/session.h"
 #include "format/format.h"
-#include "symbol/images/images.h"
-#include "view/svg/flamegraph.h"
 
 /* The files' names, behind the stem. */
 #define RAW	 ".raw"
@@ -32,23 +27,28 @@ struct artefacts {
 	bool quiet;
 };
 
+/* NULL: no memory. */
+static char *joined(const char *stem, const char *ending)
+{
+	char *path;
+
+	return asprintf(&path, "%s%s", stem, ending) < 0 ? NULL : path;
+}
+
 /* Writes STEM + ending with `write`. */
 static struct error *put(struct artefacts *a, const char *ending,
 			 struct error *(*write)(struct artefacts *a, FILE *out))
 {
-	struct error *err;
-	char *path;
+	FREED char *path = joined(a->stem, ending);
 	FILE *out;
 
-	if (asprintf(&path, "%s%s", a->stem, ending) < 0)
+	if (!path)
 		return error_no_memory();
-	err = cmd_open_output(path, &out);
-	if (!err)
-		err = cmd_close_output(path, out, write(a, out));
-	if (!err && !a->quiet)
+	TRY(cmd_open_output(path, &out));
+	TRY(cmd_close_output(path, out, write(a, out)));
+	if (!a->quiet)
 		cmd_say("wrote %s", path);
-	free(path);
-	return err;
+	return NULL;
 }
 
 static struct error *write_format(struct artefacts *a, const struct format *format,
@@ -84,7 +84,7 @@ static struct error *write_symbols(struct artefacts *a, FILE *out)
 
 static struct error *write_svg(struct artefacts *a, FILE *out)
 {
-	char *subtitle = format_guest_line(a->loaded.profile);
+	FREED char *subtitle = format_guest_line(a->loaded.profile);
 	const struct flamegraph_options options = {.title = a->stem,
 						   .subtitle = subtitle,
 						   .warning = a->loaded.warning,
@@ -96,7 +96,6 @@ static struct error *write_svg(struct artefacts *a, FILE *out)
 	if (!err)
 		err = flamegraph_write(tree, &options, out);
 	tree_free(tree);
-	free(subtitle);
 	return err;
 }
 
@@ -104,31 +103,25 @@ static struct error *write_svg(struct artefacts *a, FILE *out)
 static struct error *artefacts_open(const char *stem)
 {
 	const char *endings[] = {RAW, SYMS, RESOLVED, FOLDED, SVG};
-	struct error *err = NULL;
-	char *path;
 
-	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings) && !err; i++) {
-		if (asprintf(&path, "%s%s", stem, endings[i]) < 0)
+	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++) {
+		FREED char *path = joined(stem, endings[i]);
+
+		if (!path)
 			return error_no_memory();
-		err = preopen_output(path);
-		free(path);
+		TRY(preopen_output(path));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *write_all(struct artefacts *a)
 {
-	struct error *err = put(a, RAW, write_raw);
-
-	if (!err && images_count(a->images))
-		err = put(a, SYMS, write_symbols);
-	if (!err)
-		err = put(a, RESOLVED, write_resolved);
-	if (!err)
-		err = put(a, FOLDED, write_folded);
-	if (!err)
-		err = put(a, SVG, write_svg);
-	return err;
+	TRY(put(a, RAW, write_raw));
+	if (images_count(a->images))
+		TRY(put(a, SYMS, write_symbols));
+	TRY(put(a, RESOLVED, write_resolved));
+	TRY(put(a, FOLDED, write_folded));
+	return put(a, SVG, write_svg);
 }
 
 /*
@@ -181,45 +174,34 @@ static const struct option_group options_of_run[] = {{own_options, 0},
 
 static struct error *parse(int argc, char **argv, struct run_args *options, int *first)
 {
-	struct error *err;
-
 	*options = (struct run_args){.start_timeout_ns = DEFAULT_START_TIMEOUT_NS};
 	session_defaults(&options->session);
-	err = options_parse(&verb_run, argc, argv, options, first);
-	if (!err && *first == argc)
-		err = cmd_usage_error(&verb_run, "which command starts the guest?");
-	return err;
-}
-
-static struct error *make_directory(const char *path)
-{
-	if (mkdir(path, 0777) && errno != EEXIST)
-		return error_errno(ERR_OUTPUT, errno, "cannot make directory %s", path);
-	return NULL;
+	TRY(options_parse(&verb_run, argc, argv, options, first));
+	return *first < argc ? NULL : cmd_usage_error(&verb_run, "which command starts the guest?");
 }
 
 /* DIR/GUEST: the beginning of all files' names. The caller frees it. */
 static char *stem(const struct target *target, const char *directory)
 {
-	char *name = session_default_path(target, ""), *path;
+	FREED char *name = session_default_path(target, "");
+	char *path = NULL;
 
-	if (!name || asprintf(&path, "%s%s%s", directory ?: "", directory ? "/" : "", name) < 0)
-		path = NULL;
-	free(name);
+	if (name && asprintf(&path, "%s%s%s", directory ?: "", directory ? "/" : "", name) < 0)
+		return NULL;
 	return path;
 }
 
 static struct error *profile_guest(struct target *target, const struct session_options *options)
 {
 	struct sampler_result result;
-	char *base = stem(target, options->output), *path = NULL;
+	FREED char *base = stem(target, options->output);
+	FREED char *path = base ? joined(base, ".uniprof") : NULL;
 	struct images *images = NULL;
-	struct error *err = NULL;
+	struct error *err;
 
-	if (!base || asprintf(&path, "%s.uniprof", base) < 0)
-		err = error_no_memory();
-	if (!err)
-		err = preopen_output_and_input(path);
+	if (!path)
+		return error_no_memory();
+	err = preopen_output_and_input(path);
 	if (!err)
 		err = artefacts_open(base);
 	if (!err)
@@ -232,8 +214,6 @@ static struct error *profile_guest(struct target *target, const struct session_o
 	if (!err)
 		err = artefacts_write(base, path, images, options->quiet);
 	images_free(images);
-	free(path);
-	free(base);
 	return err;
 }
 
@@ -244,12 +224,11 @@ static struct error *run(int argc, char **argv, int *status)
 	struct guest_launch *launch = NULL;
 	struct target *target = NULL;
 	int first;
-	struct error *err = parse(argc, argv, &options, &first);
+	struct error *err;
 
-	if (!err && session->output)
-		err = make_directory(session->output);
-	if (err)
-		return err;
+	TRY(parse(argc, argv, &options, &first));
+	if (session->output && mkdir(session->output, 0777) && errno != EEXIST)
+		return error_errno(ERR_OUTPUT, errno, "cannot make directory %s", session->output);
 	session->sampler.stop = cmd_catch_signals();
 	signal(SIGPIPE, SIG_IGN);
 	err = guest_launch(argv + first,

@@ -26,12 +26,9 @@
  * is given back before the shell looks at it: a shell that came first would
  * take a screen's modes for the terminal's own.
  */
-struct tty_supervisor {
-	pid_t pid; /* 0: there is none */
-};
 
 /* Ends as the child did, so that the shell tells the truth. */
-static void end_like(pid_t child, int status, const sigset_t *before)
+static void end_like(int status, const sigset_t *before)
 {
 	if (WIFSIGNALED(status)) {
 		screen_rescue();
@@ -52,7 +49,7 @@ static void keep(pid_t child, const sigset_t *signals, const sigset_t *before)
 	for (;;) {
 		signal_number = sigwaitinfo(signals, NULL);
 		if (signal_number == SIGCHLD && waitpid(child, &status, WNOHANG) == child)
-			end_like(child, status, before);
+			end_like(status, before);
 		else if (signal_number > 0 && signal_number != SIGCHLD)
 			kill(child, signal_number);
 	}
@@ -61,17 +58,16 @@ static void keep(pid_t child, const sigset_t *signals, const sigset_t *before)
 /*
  * Returns in the child; the supervisor passes signals on to it and ends as it
  * does. Call after screen_prepare, before threads and other children; the
- * buffers of stdio must be empty. If no process can be made, there is no
+ * buffers of stdio must be empty. 0: no process can be made, and there is no
  * supervisor.
  */
-static void tty_supervisor_start(struct tty_supervisor *supervisor)
+static pid_t tty_supervisor_start(void)
 {
 	static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD};
 	const pid_t self = getpid();
 	sigset_t signals, before;
 	pid_t child;
 
-	supervisor->pid = 0;
 	sigemptyset(&signals);
 	for (size_t i = 0; i < sizeof(handed_on) / sizeof(*handed_on); i++)
 		sigaddset(&signals, handed_on[i]);
@@ -83,16 +79,10 @@ static void tty_supervisor_start(struct tty_supervisor *supervisor)
 		keep(child, &signals, &before);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	if (child)
-		return;
-	supervisor->pid = self;
+		return 0;
 	/* Lets us restore the terminal from the background, if the supervisor is killed. */
 	signal(SIGTTOU, SIG_IGN);
-}
-
-/* True if the supervisor was killed: our parent believes that we have ended, and so should we. */
-static bool tty_supervisor_lost(const struct tty_supervisor *supervisor)
-{
-	return supervisor->pid && getppid() != supervisor->pid;
+	return self;
 }
 
 /* Rows of a picture in batch mode, its head included. */
@@ -124,7 +114,7 @@ struct top {
 	struct summary summary; /* that the last picture was made of */
 	struct text_buffer buffer;
 	const volatile sig_atomic_t *signalled;
-	struct tty_supervisor supervisor;
+	pid_t supervisor; /* 0: there is none */
 	volatile sig_atomic_t stop;
 	bool full;	  /* stacks are to be begun anew */
 	uint64_t next_ns; /* when the next picture is due */
@@ -199,17 +189,15 @@ static const struct option_group options_of_top[] = {{own_options, 0},
 
 static struct error *parse(int argc, char **argv, struct top_args *options, int *first)
 {
-	struct error *err;
-
 	*options = (struct top_args){0};
 	session_defaults(&options->session);
 	live_view_init(&options->view);
-	err = options_parse(&verb_top, argc, argv, options, first);
-	if (!err && *first + 1 != argc)
-		err = cmd_usage_error(&verb_top,
-				      *first == argc ? "which guest?" : "one guest, please");
+	TRY(options_parse(&verb_top, argc, argv, options, first));
 	options->session.screen = !options->batch;
-	return err;
+	return *first + 1 == argc
+		       ? NULL
+		       : cmd_usage_error(&verb_top,
+					 *first == argc ? "which guest?" : "one guest, please");
 }
 
 static void time_of_day(char *text, size_t size)
@@ -272,19 +260,15 @@ static struct error *show(struct top *top)
 		.rate_hz = top->options->session.sampler.rate_hz,
 		.keys = !batch,
 	};
-	struct error *err = sum_up(top);
 	char clock[16];
 
-	if (err)
-		return err;
+	TRY(sum_up(top));
 	time_of_day(clock, sizeof(clock));
 	picture.clock = clock;
 	if (!batch)
 		screen_size(&width, &height);
 	text_buffer_begin(&top->buffer, width, height);
-	err = top_draw(&picture, &top->buffer, &top->view->page);
-	if (err)
-		return err;
+	TRY(top_draw(&picture, &top->buffer, &top->view->page));
 	if (batch)
 		print_text(&top->buffer);
 	else
@@ -310,9 +294,11 @@ static bool take_keys(struct top *top)
 	return any;
 }
 
+/* Where the supervisor was killed, our parent believes that we have ended, and so should we. */
 static bool must_end(const struct top *top)
 {
-	return *top->signalled || top->view->quit || tty_supervisor_lost(&top->supervisor);
+	return *top->signalled || top->view->quit ||
+	       (top->supervisor && getppid() != top->supervisor);
 }
 
 /* Ten times a second. */
@@ -354,12 +340,11 @@ static struct error *on_tick(void *ctx, const struct tick *tick)
 static struct error *on_thread(void *ctx, const struct recorded_thread *thread)
 {
 	struct top *top = ctx;
-	struct error *err = ARRAY_RESERVE(&top->threads, &top->room_threads, top->n_threads + 1);
 
-	if (!err)
-		err = recorded_thread_copy(thread, &top->threads[top->n_threads]);
-	top->n_threads += !err;
-	return err;
+	TRY(ARRAY_RESERVE(&top->threads, &top->room_threads, top->n_threads + 1));
+	TRY(recorded_thread_copy(thread, &top->threads[top->n_threads]));
+	top->n_threads++;
+	return NULL;
 }
 
 static void forget_threads(struct top *top)
@@ -387,7 +372,6 @@ static struct error *sample_once(struct top *top, struct sampler_result *result)
 					  .thread = on_thread,
 					  .progress = on_progress};
 	struct sampler_options sampler = top->options->session.sampler;
-	struct error *err;
 
 	stacks_free(top->stacks);
 	top->stacks = NULL;
@@ -400,13 +384,13 @@ static struct error *sample_once(struct top *top, struct sampler_result *result)
 	/* On a screen there is something to see at once, even if it is nothing yet. */
 	if (!top->next_ns && top->options->batch)
 		top->next_ns = clock_now_ns() + top->view->delay_ns;
-	err = stacks_new(&top->stacks);
+	TRY(stacks_new(&top->stacks));
 	sampler.images = top->images;
 	sampler.locator = top->locator;
 	sampler.threads = true;
 	sampler.stand_ins = top->stand_ins;
 	sampler.stop = &top->stop;
-	return err ? err : sampler_run(top->target, top->stacks, &sampler, &sink, result);
+	return sampler_run(top->target, top->stacks, &sampler, &sink, result);
 }
 
 static struct error *sample(struct top *top, struct sampler_result *result)
@@ -476,33 +460,8 @@ static char *describe(const struct target *target)
 	return sanitized;
 }
 
-static struct error *run(struct top *top, struct sampler_result *result)
+static void top_free(struct top *top)
 {
-	const struct session_options *session = &top->options->session;
-	struct error *err = session_confine(top->target, session);
-
-	top->guest = describe(top->target);
-	live_view_set_vcpus(top->view, top->target->info.vcpus);
-	if (!err && !top->guest)
-		err = error_no_memory();
-	if (!err)
-		err = session_load_images(top->target, session, &top->images);
-	if (!err)
-		err = session_load_jit_names(top->target, session, top->images, NULL);
-	if (!err && !session->no_python)
-		err = stand_ins_new(&top->stand_ins);
-	if (!err)
-		err = symbolizer_new(top->images, NULL, &top->symbolizer);
-	if (!err)
-		symbolizer_set(top->symbolizer,
-			       &(struct symbolizer_options){.unnamed = UNNAMED_IMAGE,
-							    .stand_ins = top->stand_ins});
-	if (!err && !top->options->full_names)
-		err = short_names_new(&top->names);
-	if (!err)
-		err = recent_new(top->view->span_ns, &top->recent);
-	if (!err)
-		err = watch(top, result);
 	summary_free(&top->summary);
 	text_buffer_free(&top->buffer);
 	recent_free(top->recent);
@@ -514,33 +473,55 @@ static struct error *run(struct top *top, struct sampler_result *result)
 	stacks_free(top->stacks);
 	images_free(top->images);
 	free(top->guest);
-	return err;
+	target_close(top->target);
+	live_view_free(top->view);
+}
+
+static struct error *run(struct top *top, struct sampler_result *result)
+{
+	const struct session_options *session = &top->options->session;
+
+	TRY(session_confine(top->target, session));
+	top->guest = describe(top->target);
+	if (!top->guest)
+		return error_no_memory();
+	live_view_set_vcpus(top->view, top->target->info.vcpus);
+	TRY(session_load_images(top->target, session, &top->images));
+	TRY(session_load_jit_names(top->target, session, top->images, NULL));
+	if (!session->no_python)
+		TRY(stand_ins_new(&top->stand_ins));
+	TRY(symbolizer_new(top->images, NULL, &top->symbolizer));
+	symbolizer_set(top->symbolizer, &(struct symbolizer_options){.unnamed = UNNAMED_IMAGE,
+								     .stand_ins = top->stand_ins});
+	if (!top->options->full_names)
+		TRY(short_names_new(&top->names));
+	TRY(recent_new(top->view->span_ns, &top->recent));
+	return watch(top, result);
 }
 
 static struct error *top(int argc, char **argv, int *status)
 {
 	struct top_args options;
-	struct top all = {.options = &options, .view = &options.view};
+	ENDED_BY(top_free) struct top all = {.options = &options, .view = &options.view};
 	struct sampler_result result = {0};
+	struct error *err;
 	int first;
-	struct error *err = parse(argc, argv, &options, &first);
 
+	err = parse(argc, argv, &options, &first);
 	all.signalled = cmd_catch_signals();
 	signal(SIGPIPE, SIG_IGN);
-	if (!err && !options.batch)
-		err = screen_prepare();
-	if (!err && !options.batch)
-		tty_supervisor_start(&all.supervisor);
-	if (!err)
-		err = target_open(argv[first], options.session.via, &all.target);
-	if (!err)
-		err = run(&all, &result);
-	target_close(all.target);
-	live_view_free(&options.view);
-	if (!err && options.batch && has_ended(&result))
-		err = error_new(ERR_ENDED, "%s after %.1f s", sampler_outcome_text(result.outcome),
-				(double)result.elapsed_ns / 1e9);
-	return err;
+	if (err)
+		return err;
+	if (!options.batch) {
+		TRY(screen_prepare());
+		all.supervisor = tty_supervisor_start();
+	}
+	TRY(target_open(argv[first], options.session.via, &all.target));
+	TRY(run(&all, &result));
+	if (options.batch && has_ended(&result))
+		return error_new(ERR_ENDED, "%s after %.1f s", sampler_outcome_text(result.outcome),
+				 (double)result.elapsed_ns / 1e9);
+	return NULL;
 }
 
 const struct verb verb_top = {
