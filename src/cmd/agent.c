@@ -17,8 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-
 #define DEFAULT_RATE_HZ 19
 #define DEFAULT_DISK	(2ull << 30)
 #define DEFAULT_AGE_NS	(7 * 86400 * NS_PER_S)
@@ -135,21 +133,21 @@ static void args_free(struct agent_args *args)
 static struct error *parse_words(int argc, char **argv, struct agent_args *args)
 {
 	int first;
-	struct error *err = options_parse(&verb_agent, argc, argv, args, &first);
 
-	if (!err && first != argc)
-		err = cmd_usage_error(&verb_agent,
-				      "agent takes no arguments: --include chooses guests");
-	return err;
+	TRY(options_parse(&verb_agent, argc, argv, args, &first));
+	return first == argc
+		       ? NULL
+		       : cmd_usage_error(&verb_agent,
+					 "agent takes no arguments: --include chooses guests");
 }
 
 /* Tells each error of the file; the one that is returned counts them. */
 static struct error *parse_config(struct agent_args *args, struct option_file *file)
 {
-	struct error *err = cmd_read_text(file->path, CONFIG_MAX, &args->config_text);
-	bool more = !err;
+	bool more = true;
 	unsigned wrong = 0;
 
+	TRY(cmd_read_text(file->path, CONFIG_MAX, &args->config_text));
 	file->rest = args->config_text;
 	while (more) {
 		struct error *line = option_file_next(file, verb_agent.settings, args, &more);
@@ -159,10 +157,9 @@ static struct error *parse_config(struct agent_args *args, struct option_file *f
 		wrong += line != NULL;
 		error_free(line);
 	}
-	if (wrong)
-		err = error_new(ERR_USAGE, "%s has %u error%s", file->path, wrong,
-				wrong == 1 ? "" : "s");
-	return err;
+	return wrong ? error_new(ERR_USAGE, "%s has %u error%s", file->path, wrong,
+				 wrong == 1 ? "" : "s")
+		     : NULL;
 }
 
 /* The file's settings, and those of the command line, which win. */
@@ -191,15 +188,12 @@ static struct error *parse_both(int argc, char **argv, struct agent_args *args)
 /* Settings are whole and checked after success; to be freed in any case. */
 static struct error *parse(int argc, char **argv, struct agent_args *args)
 {
-	struct error *err;
-
 	args_defaults(args);
-	err = parse_words(argc, argv, args);
-	if (!err && args->config)
-		err = parse_both(argc, argv, args);
-	if (!err && args->push.url && !args->status && !*args->push.full_url)
-		err = push_prepare(&args->push);
-	return err;
+	TRY(parse_words(argc, argv, args));
+	if (args->config)
+		TRY(parse_both(argc, argv, args));
+	return args->push.url && !args->status && !*args->push.full_url ? push_prepare(&args->push)
+									: NULL;
 }
 
 static bool matches(const struct patterns *patterns, const struct found *found)
@@ -476,12 +470,8 @@ static void agent_free(struct agent *agent)
 
 static struct error *run_agent(struct agent *agent)
 {
-	struct error *err = store_open(agent->args.store, &agent->store);
-
-	if (!err)
-		err = agent_begin_push(agent);
-	if (err)
-		return err;
+	TRY(store_open(agent->args.store, &agent->store));
+	TRY(agent_begin_push(agent));
 	agent->stop = cmd_catch_signals();
 	open_hangups(agent);
 	agent_open_status(agent);

@@ -150,6 +150,12 @@ bool agent_wants(const struct agent_args *args, const struct found *found);
  */
 pid_t agent_start_process(int output);
 
+/*
+ * The same, its standard output being a socket of packets whose other end is *end. True in the
+ * process itself; where there is none, *pid is 0 and *end -1.
+ */
+bool agent_start_at_socket(pid_t *pid, int *end);
+
 /* Says what went wrong with the store, and only that until something goes right again. Takes the error. */
 void agent_tell_store(struct agent *agent, struct error *err);
 

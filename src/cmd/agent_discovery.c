@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "base/clock.h"
 #include "target/host/proc.h"
 
 #define DISCOVERER_NAME "discoverer"
@@ -164,27 +163,6 @@ static void __attribute__((noreturn)) discover(void)
 	_exit(0);
 }
 
-static void start_discoverer(struct agent *agent)
-{
-	int ends[2];
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return;
-	agent->discoverer = agent_start_process(ends[1]);
-	if (!agent->discoverer) {
-		/* Nothing of the agent's is needed there. */
-		free(agent->packet);
-		discover();
-	}
-	close(ends[1]);
-	agent->finds = ends[0];
-	if (agent->discoverer < 0) {
-		close(agent->finds);
-		agent->finds = -1;
-		agent->discoverer = 0;
-	}
-}
-
 void agent_discover(struct agent *agent, uint64_t now_ns)
 {
 	const char byte = 0;
@@ -197,8 +175,11 @@ void agent_discover(struct agent *agent, uint64_t now_ns)
 	agent->discovered_ns = now_ns;
 	agent->discover_ns = now_ns + AGENT_DISCOVER_NS;
 	agent->n_found = 0;
-	if (!agent->discoverer)
-		start_discoverer(agent);
+	if (!agent->discoverer && agent_start_at_socket(&agent->discoverer, &agent->finds)) {
+		/* Nothing of the agent's is needed there. */
+		free(agent->packet);
+		discover();
+	}
 	agent->discoverer_cpu_ns = agent_process_cpu_ns(agent->discoverer);
 	agent->looks =
 		agent->finds >= 0 && send(agent->finds, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
@@ -242,12 +223,9 @@ struct error *agent_read_finds(struct agent *agent)
 {
 	/* Those that are too many are read, and left out. */
 	for (size_t i = 0; i < GUESTS_MAX; i++) {
-		struct error *err =
-			ARRAY_RESERVE(&agent->found, &agent->room_found, agent->n_found + 1);
 		ssize_t got;
 
-		if (err)
-			return err;
+		TRY(ARRAY_RESERVE(&agent->found, &agent->room_found, agent->n_found + 1));
 		got = recv(agent->finds, &agent->found[agent->n_found], sizeof(*agent->found),
 			   MSG_DONTWAIT);
 		if (got < 0 && (errno == EAGAIN || errno == EINTR))

@@ -16,10 +16,8 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/privilege.h"
 
 /* Stretches between two lists of the queue, and between two sentences about losses. */
@@ -213,25 +211,6 @@ static void list_queue(struct agent *agent, uint64_t now_ns)
 	}
 }
 
-static void start_pusher(struct agent *agent)
-{
-	struct pushing *pushing = &agent->pushing;
-	int ends[2];
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return;
-	pushing->pusher = agent_start_process(ends[1]);
-	if (!pushing->pusher)
-		serve(agent);
-	close(ends[1]);
-	pushing->to = ends[0];
-	if (pushing->pusher > 0)
-		return;
-	close(pushing->to);
-	pushing->to = -1;
-	pushing->pusher = 0;
-}
-
 /* Another one is started for the next recording, and reads the token's file anew. */
 static void stop_pusher(struct pushing *pushing)
 {
@@ -363,8 +342,9 @@ void agent_push(struct agent *agent, uint64_t now_ns)
 	pushing->renew = false;
 	if (!args->url || now_ns < pushing->retry_ns || pushing->next >= pushing->queue.n)
 		return;
-	if (pushing->to < 0 && !pushing->pusher)
-		start_pusher(agent);
+	if (pushing->to < 0 && !pushing->pusher &&
+	    agent_start_at_socket(&pushing->pusher, &pushing->to))
+		serve(agent);
 	if (pushing->to >= 0)
 		begin_sending(agent, now_ns);
 }

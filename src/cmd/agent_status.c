@@ -20,7 +20,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "capture/pace.h"
 #include "symbol/names/display_name.h"
 
@@ -32,21 +31,25 @@
 #define ASKED_MAX  8
 #define ASK_S	   10
 
-/* Counters of a guest: in its totals. */
+/* Counters of a guest. */
 static const struct counter {
 	const char *name, *help;
 	size_t at;     /* bytes */
 	double factor; /* of what is told */
+	bool own;      /* of struct guest; else of its totals */
 } counters[] = {
 	{"ticks", "moments at which the vCPUs were sampled", offsetof(struct session_totals, ticks),
-	 1},
+	 1, false},
 	{"missed", "samples that were due and not taken", offsetof(struct session_totals, missed),
-	 1},
-	{"failed", "samples that failed", offsetof(struct session_totals, failed), 1},
+	 1, false},
+	{"failed", "samples that failed", offsetof(struct session_totals, failed), 1, false},
 	{"incomplete_stacks", "stacks that were not read or kept whole",
-	 offsetof(struct session_totals, incomplete), 1},
+	 offsetof(struct session_totals, incomplete), 1, false},
 	{"paused_seconds", "time that the guest stood still for samples",
-	 offsetof(struct session_totals, paused_ns), 1 / (double)NS_PER_S},
+	 offsetof(struct session_totals, paused_ns), 1 / (double)NS_PER_S, false},
+	{"recorded_bytes", "bytes of recordings", offsetof(struct guest, written), 1, true},
+	{"sampler_starts", "processes that were started to sample it",
+	 offsetof(struct guest, starts), 1, true},
 };
 
 static void put_head(const char *name, const char *type, const char *help, FILE *out)
@@ -54,22 +57,18 @@ static void put_head(const char *name, const char *type, const char *help, FILE 
 	fprintf(out, "# TYPE uniprof_%s %s\n# HELP uniprof_%s %s\n", name, type, name, help);
 }
 
-/* Names of directories need no escapes, and are all different. */
-static void put_of_guest(const char *name, const struct guest *guest, double value, FILE *out)
-{
-	fprintf(out, "uniprof_%s_total{guest=\"%s\",kind=\"%s\"} %.16g\n", name, guest->directory,
-		guest->found.kind, value);
-}
-
 static void put_counter(const struct agent *agent, const struct counter *counter, FILE *out)
 {
 	put_head(counter->name, "counter", counter->help, out);
 	for (size_t i = 0; i < agent->n; i++) {
 		const struct guest *guest = &agent->guests[i];
-		const void *at = (const char *)&guest->shared->totals + counter->at;
+		const void *of = counter->own ? (const void *)guest : &guest->shared->totals;
+		const void *at = (const char *)of + counter->at;
 
-		put_of_guest(counter->name, guest, (double)*(const uint64_t *)at * counter->factor,
-			     out);
+		/* Names of directories need no escapes, and are all different. */
+		fprintf(out, "uniprof_%s_total{guest=\"%s\",kind=\"%s\"} %.16g\n", counter->name,
+			guest->directory, guest->found.kind,
+			(double)*(const uint64_t *)at * counter->factor);
 	}
 }
 
@@ -103,14 +102,6 @@ static void put_metrics(const struct agent *agent, FILE *out)
 	put_number("guests", "gauge", "guests of this host that are sampled", agent->n, out);
 	for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++)
 		put_counter(agent, &counters[i], out);
-	put_head("recorded_bytes", "counter", "bytes of recordings", out);
-	for (size_t i = 0; i < agent->n; i++)
-		put_of_guest("recorded_bytes", &agent->guests[i], (double)agent->guests[i].written,
-			     out);
-	put_head("sampler_starts", "counter", "processes that were started to sample it", out);
-	for (size_t i = 0; i < agent->n; i++)
-		put_of_guest("sampler_starts", &agent->guests[i], (double)agent->guests[i].starts,
-			     out);
 	if (agent->args.push.url)
 		put_push(agent, out);
 	fputs("# EOF\n", out);
@@ -303,36 +294,31 @@ void agent_fit_rates(struct agent *agent, uint64_t now_ns)
 				     .least_hz = RATE_MIN,
 				     .max_cpu = agent->args.max_cpu,
 				     .may_raise = now_ns - agent->cpu.changed_ns >= RAISE_NS};
-	struct rate_share *shares;
+	FREED struct rate_share *shares = NULL;
 
 	if (limits.max_cpu <= 0)
 		agent->cpu = (struct cpu_use){0};
 	if (limits.max_cpu <= 0 || now_ns - agent->cpu.at_ns < FIT_NS)
 		return;
 	shares = calloc(agent->n + 1, sizeof(*shares));
-	if (!shares || !measure_cpu(agent, now_ns, shares)) {
-		free(shares);
+	if (!shares || !measure_cpu(agent, now_ns, shares))
 		return;
-	}
 	limits.others = agent->cpu.others;
-	if (rates_fit(shares, agent->n, &limits)) {
-		agent->cpu.changed_ns = now_ns;
-		for (size_t i = 0; i < agent->n; i++)
-			agent->guests[i].lowered_hz = shares[i].rate_hz;
-		agent_instruct(agent);
-		tell_rates(agent);
-	}
-	free(shares);
+	if (!rates_fit(shares, agent->n, &limits))
+		return;
+	agent->cpu.changed_ns = now_ns;
+	for (size_t i = 0; i < agent->n; i++)
+		agent->guests[i].lowered_hz = shares[i].rate_hz;
+	agent_instruct(agent);
+	tell_rates(agent);
 }
 
 /* Texts of guests and errors can be anything. */
 static json_t *text(const char *string)
 {
-	char *sanitized = *string ? sanitize_new(string) : NULL;
-	json_t *value = sanitized ? json_string(sanitized) : json_null();
+	FREED char *sanitized = *string ? sanitize_new(string) : NULL;
 
-	free(sanitized);
-	return value;
+	return sanitized ? json_string(sanitized) : json_null();
 }
 
 static const char *state_of(const struct guest *guest)
@@ -412,17 +398,12 @@ void agent_close_status(struct agent *agent)
 
 void agent_tell_status(struct agent *agent)
 {
-	const int to = accept4(agent->asked, NULL, NULL, SOCK_CLOEXEC);
-	const int file = to < 0 ? -1 : memfd_create("status", MFD_CLOEXEC);
-	json_t *status = file < 0 ? NULL : of_agent(agent);
+	CLOSED int to = accept4(agent->asked, NULL, NULL, SOCK_CLOEXEC);
+	CLOSED int file = to < 0 ? -1 : memfd_create("status", MFD_CLOEXEC);
+	json_auto_t *status = file < 0 ? NULL : of_agent(agent);
 
 	if (status && !json_dumpfd(status, file, JSON_INDENT(1)))
 		agent_give(to, file);
-	json_decref(status);
-	if (file >= 0)
-		close(file);
-	if (to >= 0)
-		close(to);
 }
 
 /* Asking */
@@ -448,24 +429,15 @@ static struct error *ask(int store, char **answer)
 {
 	const struct timeval patience = {.tv_sec = ASK_S};
 	const struct sockaddr_un address = address_in(store);
-	const int to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct error *err;
-	int file;
+	CLOSED int to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CLOSED int file = -1;
 
-	if (to < 0 || connect(to, (const struct sockaddr *)&address, sizeof(address))) {
-		err = error_errno(ERR_INPUT, errno, "no agent runs there that can be asked");
-		if (to >= 0)
-			close(to);
-		return err;
-	}
+	if (to < 0 || connect(to, (const struct sockaddr *)&address, sizeof(address)))
+		return error_errno(ERR_INPUT, errno, "no agent runs there that can be asked");
 	setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	file = agent_receive(to);
-	err = file < 0 ? error_new(ERR_INPUT, "the agent does not answer")
-		       : read_answer(file, answer);
-	if (file >= 0)
-		close(file);
-	close(to);
-	return err;
+	return file < 0 ? error_new(ERR_INPUT, "the agent does not answer")
+			: read_answer(file, answer);
 }
 
 static double number_of(const json_t *object, const char *key)
@@ -520,24 +492,22 @@ static void print_status(const json_t *status)
 
 struct error *agent_ask_status(const struct agent_args *args)
 {
-	const int store = open(args->store, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	char *answer = NULL;
-	json_t *status = NULL;
+	CLOSED int store = open(args->store, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	FREED char *answer = NULL;
+	json_auto_t *status = NULL;
 	struct error *err;
 
 	if (store < 0)
 		return error_errno(ERR_INPUT, errno, "cannot use directory %s", args->store);
 	err = ask(store, &answer);
-	close(store);
-	if (!err)
-		status = json_loads(answer, 0, NULL);
-	if (!err && !status)
-		err = error_new(ERR_INPUT, "the agent's answer is no status");
-	else if (!err && args->json)
+	if (err)
+		return error_prefix(err, "%s", args->store);
+	status = json_loads(answer, 0, NULL);
+	if (!status)
+		return error_new(ERR_INPUT, "%s: the agent's answer is no status", args->store);
+	if (args->json)
 		puts(answer);
-	else if (!err)
+	else
 		print_status(status);
-	json_decref(status);
-	free(answer);
-	return err ? error_prefix(err, "%s", args->store) : NULL;
+	return NULL;
 }

@@ -9,7 +9,6 @@
 #include "cmd/agent.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,6 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "base/clock.h"
 #include "base/preopen.h"
 #include "import/import.h"
 
@@ -61,6 +59,27 @@ pid_t agent_start_process(int output)
 	return 0;
 }
 
+bool agent_start_at_socket(pid_t *pid, int *end)
+{
+	int ends[2];
+
+	*pid = 0;
+	*end = -1;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		return false;
+	*pid = agent_start_process(ends[1]);
+	if (!*pid)
+		return true;
+	close(ends[1]);
+	if (*pid > 0) {
+		*end = ends[0];
+		return false;
+	}
+	close(ends[0]);
+	*pid = 0;
+	return false;
+}
+
 static const char *called(const struct guest *guest)
 {
 	return *guest->found.name ? guest->found.name : guest->found.id;
@@ -69,12 +88,15 @@ static const char *called(const struct guest *guest)
 /* In a process of its own: the guest is what it parses. */
 static void sample(struct agent *agent, const struct guest *guest)
 {
+	const int room = 2 * (int)AGENT_PACKET_MAX;
 	struct session_options session = agent->args.session;
 	struct sampler_result result = {0};
 	struct target *target = NULL;
 	struct error *err;
 	char *spec;
 
+	/* The size of a packet is bounded by this; as well as can be. */
+	setsockopt(STDOUT_FILENO, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room));
 	/* Its guard locks a copy of all memory. */
 	free(agent->packet);
 	store_segments_free(&agent->segments);
@@ -96,37 +118,6 @@ static void sample(struct agent *agent, const struct guest *guest)
 	if (err && (!guest->failures || !session.quiet))
 		cmd_say("%s: %s", called(guest), err->text);
 	exit(err ? (int)err->kind : 0);
-}
-
-static void start_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns)
-{
-	const int room = 2 * (int)AGENT_PACKET_MAX;
-	int ends[2];
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return;
-	/* The size of a packet is bounded by this; as well as can be. */
-	setsockopt(ends[1], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room));
-	guest->pid = agent_start_process(ends[1]);
-	if (!guest->pid)
-		sample(agent, guest);
-	close(ends[1]);
-	guest->started_ns = now_ns;
-	guest->starts++;
-	guest->from = ends[0];
-	if (guest->pid < 0)
-		guest->pid = 0;
-	if (agent->args.session.verbose)
-		cmd_say("%s: sampling %s:%s into %s", called(guest), guest->found.kind,
-			guest->found.id, guest->directory);
-}
-
-void agent_keep_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns)
-{
-	if (guest->from < 0 && guest->listed && now_ns >= guest->retry_ns)
-		start_sampler(agent, guest, now_ns);
-	else if (guest->end_ns && now_ns >= guest->end_ns && guest->pid > 0)
-		kill(guest->pid, SIGKILL);
 }
 
 static void note_error(struct guest *guest, const char *text)
@@ -223,7 +214,8 @@ static void end_sampler(struct agent *agent, struct guest *guest, uint64_t now_n
 		note_error(guest, guest->shared->failure);
 	*guest->shared->failure = '\0';
 	end_segment(agent, guest);
-	close(guest->from);
+	if (guest->from >= 0)
+		close(guest->from);
 	guest->from = -1;
 	guest->end_ns = 0;
 	guest->failures = lived ? 1 : guest->failures + 1;
@@ -233,6 +225,28 @@ static void end_sampler(struct agent *agent, struct guest *guest, uint64_t now_n
 	guest->listed = false;
 	if (agent->discover_ns > now_ns + AGENT_DISCOVER_NS)
 		agent->discover_ns = now_ns + AGENT_DISCOVER_NS;
+}
+
+static void start_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns)
+{
+	guest->started_ns = now_ns;
+	guest->starts++;
+	if (agent_start_at_socket(&guest->pid, &guest->from))
+		sample(agent, guest);
+	if (agent->args.session.verbose)
+		cmd_say("%s: sampling %s:%s into %s", called(guest), guest->found.kind,
+			guest->found.id, guest->directory);
+	/* No process could be started: that is tried again as if it had ended. */
+	if (guest->from < 0)
+		end_sampler(agent, guest, now_ns);
+}
+
+void agent_keep_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns)
+{
+	if (guest->from < 0 && guest->listed && now_ns >= guest->retry_ns)
+		start_sampler(agent, guest, now_ns);
+	else if (guest->end_ns && now_ns >= guest->end_ns && guest->pid > 0)
+		kill(guest->pid, SIGKILL);
 }
 
 void agent_read_sampler(struct agent *agent, struct guest *guest)
@@ -286,17 +300,13 @@ static void name_directory(struct agent *agent, struct guest *guest)
 static struct error *add_guest(struct agent *agent, const struct found *found)
 {
 	struct guest guest = {.found = *found, .listed = true, .from = -1, .segment = -1};
-	struct error *err;
 
 	if (!*found->name)
 		guest.retry_ns = WHEN_FOUND_AGAIN;
-
 	if (agent->n == GUESTS_MAX)
 		return NULL;
 	name_directory(agent, &guest);
-	err = ARRAY_RESERVE(&agent->guests, &agent->room, agent->n + 1);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&agent->guests, &agent->room, agent->n + 1));
 	guest.shared = mmap(NULL, sizeof(*guest.shared), PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (guest.shared == MAP_FAILED)
@@ -441,14 +451,13 @@ void agent_end_join(struct agent *agent, int status)
 	agent->tidied_ns = 0;
 }
 
-/* Removes what is too old or too much, and joins minutes of one hour. */
 void agent_tidy(struct agent *agent, uint64_t now_ns)
 {
 	const int64_t now_s = (int64_t)(clock_unix_ns() / NS_PER_S);
 	const struct store_limits limits = {.bytes = agent->args.max_disk,
 					    .age_s = agent->args.max_age_ns / NS_PER_S};
+	FREED bool *remove = NULL;
 	struct error *err;
-	bool *remove;
 
 	if (agent->joiner || (agent->tidied_ns && now_ns - agent->tidied_ns < TIDY_NS))
 		return;
@@ -468,7 +477,6 @@ void agent_tidy(struct agent *agent, uint64_t now_ns)
 		agent->disk_bytes -= agent->segments.at[i].bytes;
 		agent->segments.at[i].superseded = true;
 	}
-	free(remove);
 	if (!err && store_choose_join(&agent->segments, now_s, &agent->join_first, &agent->join_n))
 		begin_join(agent);
 	agent_tell_store(agent, err);
