@@ -460,12 +460,9 @@ static void agent_free(struct agent *agent)
 	free(agent->guests);
 	free(agent->found);
 	free(agent->store_path);
-	if (agent->hangups >= 0)
-		close(agent->hangups);
-	if (agent->notify >= 0)
-		close(agent->notify);
-	if (agent->store >= 0)
-		close(agent->store);
+	owned_close(&agent->hangups);
+	owned_close(&agent->notify);
+	owned_close(&agent->store);
 }
 
 static struct error *run_agent(struct agent *agent)

@@ -154,8 +154,7 @@ struct error *agent_begin_push(struct agent *agent)
 
 void agent_end_push(struct agent *agent)
 {
-	if (agent->pushing.to >= 0)
-		close(agent->pushing.to);
+	owned_close(&agent->pushing.to);
 	tell_losses(&agent->pushing, UINT64_MAX);
 	free(agent->pushing.queue.at);
 }

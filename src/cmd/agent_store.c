@@ -128,8 +128,7 @@ static void note_error(struct guest *guest, const char *text)
 
 static void end_segment(struct agent *agent, struct guest *guest)
 {
-	if (guest->segment >= 0)
-		close(guest->segment);
+	owned_close(&guest->segment);
 	guest->segment = -1;
 	agent_release_segment(agent, guest);
 }
@@ -214,8 +213,7 @@ static void end_sampler(struct agent *agent, struct guest *guest, uint64_t now_n
 		note_error(guest, guest->shared->failure);
 	*guest->shared->failure = '\0';
 	end_segment(agent, guest);
-	if (guest->from >= 0)
-		close(guest->from);
+	owned_close(&guest->from);
 	guest->from = -1;
 	guest->end_ns = 0;
 	guest->failures = lived ? 1 : guest->failures + 1;

@@ -158,20 +158,15 @@ static int why_it_failed(FILE *out)
 
 struct error *cmd_close_output(const char *path, FILE *out, struct error *err)
 {
-	bool failed = ferror(out);
-	int number = failed ? why_it_failed(out) : 0;
+	int number = ferror(out) ? why_it_failed(out) : 0;
 
-	if (fflush(out) && !failed) {
-		failed = true;
+	if (fflush(out) && !number)
 		number = errno;
-	}
-	if ((failed || err) && out != stdout)
+	if ((number || err) && out != stdout)
 		empty(out);
-	if (out != stdout && fclose(out) && !failed) {
-		failed = true;
+	if (out != stdout && fclose(out) && !number)
 		number = errno;
-	}
-	if (failed && !err)
+	if (number && !err)
 		err = error_errno(ERR_OUTPUT, number, "cannot write %s",
 				  out == stdout ? "to standard output" : path);
 	if (err && out != stdout && is_regular(path))

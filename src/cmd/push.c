@@ -33,15 +33,9 @@ struct push_verb {
 	uint64_t retry_ns;
 };
 
-static const struct {
-	const char *name, *path;
-} protocols[] = {
-	[PUSH_OTLP] = {"otlp", "/v1development/profiles"},
-	[PUSH_PYROSCOPE] = {"pyroscope", "/ingest"},
-	[PUSH_PARCA] = {"parca", "/profiles/writeraw"},
-};
-
-#define N_PROTOCOLS (sizeof(protocols) / sizeof(*protocols))
+static const char *const paths[] = {[PUSH_OTLP] = "/v1development/profiles",
+				    [PUSH_PYROSCOPE] = "/ingest",
+				    [PUSH_PARCA] = "/profiles/writeraw"};
 
 #define AT(field) offsetof(struct push_args, field)
 
@@ -144,8 +138,8 @@ static struct error *find_protocol(struct push_args *args, const char *path)
 {
 	const bool bare = !*path || !strcmp(path, "/");
 
-	for (size_t i = PUSH_OTLP; i < N_PROTOCOLS && args->protocol == PUSH_BY_URL; i++)
-		if (ends_so(path, protocols[i].path))
+	for (size_t i = PUSH_OTLP; i <= PUSH_PARCA && args->protocol == PUSH_BY_URL; i++)
+		if (ends_so(path, paths[i]))
 			args->protocol = (enum push_protocol)i;
 	if (args->protocol == PUSH_BY_URL)
 		return error_new(ERR_USAGE,
@@ -153,7 +147,7 @@ static struct error *find_protocol(struct push_args *args, const char *path)
 				 "/profiles/writeraw: say --protocol",
 				 args->url);
 	snprintf(args->full_url, sizeof(args->full_url), "%.*s%s", (int)(path - args->url),
-		 args->url, bare ? protocols[args->protocol].path : path);
+		 args->url, bare ? paths[args->protocol] : path);
 	return NULL;
 }
 

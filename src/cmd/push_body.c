@@ -311,8 +311,7 @@ struct error *push_encode(const struct push_args *args, const struct load_option
 
 void push_body_free(struct push_body *body)
 {
-	if (body->file >= 0)
-		close(body->file);
+	owned_close(&body->file);
 	body->file = -1;
 }
 

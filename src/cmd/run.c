@@ -10,13 +10,6 @@
 #include "cmd/shared/session.h"
 #include "format/format.h"
 
-/* The files' names, behind the stem. */
-#define RAW	 ".raw"
-#define SYMS	 ".syms"
-#define RESOLVED ".resolved.raw"
-#define FOLDED	 ".folded"
-#define SVG	 ".svg"
-
 struct artefacts {
 	const char *stem;
 	const char *recording;
@@ -33,48 +26,6 @@ static char *joined(const char *stem, const char *ending)
 	char *path;
 
 	return asprintf(&path, "%s%s", stem, ending) < 0 ? NULL : path;
-}
-
-/* Writes STEM + ending with `write`. */
-static struct error *put(struct artefacts *a, const char *ending,
-			 struct error *(*write)(struct artefacts *a, FILE *out))
-{
-	FREED char *path = joined(a->stem, ending);
-	FILE *out;
-
-	if (!path)
-		return error_no_memory();
-	TRY(cmd_open_output(path, &out));
-	TRY(cmd_close_output(path, out, write(a, out)));
-	if (!a->quiet)
-		cmd_say("wrote %s", path);
-	return NULL;
-}
-
-static struct error *write_format(struct artefacts *a, const struct format *format,
-				  struct symbolizer *symbolizer, FILE *out)
-{
-	const struct format_job job = {.path = a->recording,
-				       .profile = a->loaded.profile,
-				       .filter = &a->options.filter,
-				       .symbolizer = symbolizer};
-
-	return format->write(&job, out);
-}
-
-static struct error *write_raw(struct artefacts *a, FILE *out)
-{
-	return write_format(a, &format_raw, a->addresses, out);
-}
-
-static struct error *write_resolved(struct artefacts *a, FILE *out)
-{
-	return write_format(a, &format_raw, a->loaded.symbolizer, out);
-}
-
-static struct error *write_folded(struct artefacts *a, FILE *out)
-{
-	return write_format(a, &format_folded, a->loaded.symbolizer, out);
 }
 
 static struct error *write_symbols(struct artefacts *a, FILE *out)
@@ -99,13 +50,27 @@ static struct error *write_svg(struct artefacts *a, FILE *out)
 	return err;
 }
 
+/* The files, by the endings of their names. */
+static const struct file {
+	const char *ending;
+	const struct format *format; /* NULL: `write` makes it */
+	bool named;
+	struct error *(*write)(struct artefacts *a, FILE *out);
+} files[] = {
+	{".raw", &format_raw, false, NULL},
+	{".syms", NULL, true, write_symbols},
+	{".resolved.raw", &format_raw, true, NULL},
+	{".folded", &format_folded, true, NULL},
+	{".svg", NULL, true, write_svg},
+};
+
+#define N_FILES (sizeof(files) / sizeof(*files))
+
 /* Opens all files before rights are dropped (base/preopen.h). */
 static struct error *artefacts_open(const char *stem)
 {
-	const char *endings[] = {RAW, SYMS, RESOLVED, FOLDED, SVG};
-
-	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++) {
-		FREED char *path = joined(stem, endings[i]);
+	for (size_t i = 0; i < N_FILES; i++) {
+		FREED char *path = joined(stem, files[i].ending);
 
 		if (!path)
 			return error_no_memory();
@@ -114,14 +79,33 @@ static struct error *artefacts_open(const char *stem)
 	return NULL;
 }
 
+static struct error *write_file(struct artefacts *a, const struct file *file, FILE *out)
+{
+	const struct format_job job = {.path = a->recording,
+				       .profile = a->loaded.profile,
+				       .filter = &a->options.filter,
+				       .symbolizer =
+					       file->named ? a->loaded.symbolizer : a->addresses};
+
+	return file->format ? file->format->write(&job, out) : file->write(a, out);
+}
+
 static struct error *write_all(struct artefacts *a)
 {
-	TRY(put(a, RAW, write_raw));
-	if (images_count(a->images))
-		TRY(put(a, SYMS, write_symbols));
-	TRY(put(a, RESOLVED, write_resolved));
-	TRY(put(a, FOLDED, write_folded));
-	return put(a, SVG, write_svg);
+	for (const struct file *file = files; file < files + N_FILES; file++) {
+		FREED char *path = joined(a->stem, file->ending);
+		FILE *out;
+
+		if (file->write == write_symbols && !images_count(a->images))
+			continue;
+		if (!path)
+			return error_no_memory();
+		TRY(cmd_open_output(path, &out));
+		TRY(cmd_close_output(path, out, write_file(a, file, out)));
+		if (!a->quiet)
+			cmd_say("wrote %s", path);
+	}
+	return NULL;
 }
 
 /*
