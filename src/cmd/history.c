@@ -120,7 +120,10 @@ double history_busy(const struct history *history, uint32_t bucket)
 	return sum;
 }
 
-/* Time of a row in a bucket; with `row` LOAD_NO_ROW of a state or, with VCPU_STATES, all that was recorded. */
+/*
+ * Time of a row in a bucket; with `row` LOAD_NO_ROW of a state or, with `state` VCPU_STATES, all
+ * that was recorded.
+ */
 static uint64_t ns_in(const struct history *history, uint32_t bucket, uint32_t row, unsigned state)
 {
 	const struct load_series *series = &history->series;

@@ -15,13 +15,6 @@ static const struct option_row own_options[] = {
 
 static const struct option_group options_of_list[] = {{own_options, 0}, {0}};
 
-/* In a column of this width. */
-static void print_name(const char *name, int width)
-{
-	sanitize_print(name, stdout);
-	printf("%*s ", width > (int)strlen(name) ? width - (int)strlen(name) : 0, "");
-}
-
 struct list_state {
 	unsigned n;
 	const struct target_ops *ops;	/* of the kind whose guests are printed */
@@ -49,9 +42,11 @@ static void try_way(struct list_state *listing, struct target_listing *entry)
 
 static void print_guest(const struct target_listing *entry)
 {
+	const int blanks = 24 - (int)strlen(entry->name);
+
 	printf("%-8s %-6s ", entry->scheme, entry->id);
-	print_name(entry->name, 24);
-	printf("%-8s %5u  ", entry->type, entry->vcpus);
+	sanitize_print(entry->name, stdout);
+	printf("%*s %-8s %5u  ", blanks > 0 ? blanks : 0, "", entry->type, entry->vcpus);
 	if (entry->note || !entry->way) {
 		printf("%-10s %7s  - (%s)\n", "-", "-", entry->note ?: entry->missing);
 		return;

@@ -232,13 +232,11 @@ static void print_running(const struct thread_listing *listing, FILE *out)
 		if (!listing->is_running[i])
 			continue;
 		fprintf(out, "CPU %" PRIu32 ": ", i);
-		if (thread->idle)
-			fputs("idle", out);
-		else
+		if (!thread->idle) {
 			fprintf(out, "%" PRIu32 " ", thread->tid);
-		if (!thread->idle)
 			sanitize_print(thread->name, out);
-		fputc('\n', out);
+		}
+		fputs(thread->idle ? "idle\n" : "\n", out);
 	}
 }
 
