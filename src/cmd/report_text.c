@@ -246,13 +246,11 @@ static void put_line(struct report_walk *walk, const struct tree_node *node)
 	walk->lines++;
 }
 
-static bool enough(struct report_walk *walk)
+static bool has_enough(const struct report_walk *walk)
 {
-	const struct report_options *options = walk->report->options;
+	const uint64_t rows = walk->report->options->rows;
 
-	if (options->rows && walk->lines >= options->rows)
-		walk->cut = true;
-	return walk->cut;
+	return rows && walk->lines >= rows;
 }
 
 /* Shows one branch of the innermost level, and goes down from it. */
@@ -287,7 +285,8 @@ static struct error *run(struct report_walk *walk, uint32_t root)
 		if (level->next == level->branches.n) {
 			free(level->branches.at);
 			walk->depth--;
-		} else if (walk->report->options->rows && enough(walk)) {
+		} else if (has_enough(walk)) {
+			walk->cut = true;
 			break;
 		} else {
 			err = step(walk);

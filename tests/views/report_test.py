@@ -141,6 +141,10 @@ class Pipe(Case):
         self.assertNotIn("crunch", self.report("--tree", "--depth=2"))
         self.assertIn("there is more", self.report("--tree", "--depth=2"))
 
+    def test_a_tree_of_bounded_depth_has_all_branches_down_to_it(self):
+        # Below main, and below work.
+        self.assertEqual(self.report("--tree", "--depth=3", "-n", "20").count("print"), 2)
+
     def test_callers_and_callees_of_one_function(self):
         text = self.report("--function=print")
         callers, callees = text.split("its callers")[1].split("what it calls")
