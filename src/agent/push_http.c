@@ -351,51 +351,37 @@ static void take_reason(const struct push_request *request, struct cursor body,
 		take_words(body, words);
 }
 
-static enum push_outcome outcome_of(uint32_t status)
-{
-	switch (status) {
-	case 429:
-	case 502:
-	case 503:
-	case 504:
-		return PUSH_LATER;
-	case 401:
-	case 403:
-	case 404:
-	case 405:
-	case 407:
-		return PUSH_BLOCKED;
-	default:
-		return status < 400 ? PUSH_BLOCKED : PUSH_REFUSED;
-	}
-}
+/* What the status of an answer means: the first row that has it. */
+static const struct meaning {
+	uint32_t from, to; /* statuses */
+	enum push_outcome outcome;
+	const char *text;
+} meanings[] = {
+	{0, 399, PUSH_BLOCKED, ": it leads elsewhere, which is not followed"},
+	{401, 401, PUSH_BLOCKED, ": the token is missing or wrong"},
+	{403, 403, PUSH_BLOCKED, ": the token is missing or wrong"},
+	{404, 405, PUSH_BLOCKED, ": nothing takes profiles at this URL"},
+	{407, 407, PUSH_BLOCKED, ""},
+	{413, 413, PUSH_REFUSED, ": too large"},
+	{429, 429, PUSH_LATER, ": too many requests"},
+	{502, 504, PUSH_LATER, ": not available now"},
+	{0, UINT32_MAX, PUSH_REFUSED, ""},
+};
 
-static const char *meaning_of(uint32_t status)
+static const struct meaning *meaning_of(uint32_t status)
 {
-	switch (status) {
-	case 401:
-	case 403:
-		return ": the token is missing or wrong";
-	case 404:
-	case 405:
-		return ": nothing takes profiles at this URL";
-	case 413:
-		return ": too large";
-	case 429:
-		return ": too many requests";
-	case 502:
-	case 503:
-	case 504:
-		return ": not available now";
-	default:
-		return status < 400 ? ": it leads elsewhere, which is not followed" : "";
-	}
+	const struct meaning *at = meanings;
+
+	while (status < at->from || status > at->to)
+		at++;
+	return at;
 }
 
 static void judge_status(const struct push_request *request, uint32_t status, const void *body,
 			 size_t len, struct push_answer *answer)
 {
 	const struct cursor in = {body, (const uint8_t *)body + len};
+	const struct meaning *meaning = meaning_of(status);
 	char words[WORDS_MAX];
 
 	answer->status = status;
@@ -403,10 +389,10 @@ static void judge_status(const struct push_request *request, uint32_t status, co
 		judge_taken(request, in, answer);
 		return;
 	}
-	answer->outcome = outcome_of(status);
+	answer->outcome = meaning->outcome;
 	take_reason(request, in, words);
 	snprintf(answer->text, sizeof(answer->text), "the receiver answers %" PRIu32 "%s%s%s%s",
-		 status, meaning_of(status), *words ? " (" : "", words, *words ? ")" : "");
+		 status, meaning->text, *words ? " (" : "", words, *words ? ")" : "");
 }
 
 static void judge(const struct transfer *t, CURL *curl, CURLcode code, struct push_answer *answer)

@@ -8,16 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 
 /* No guest's directory: '%' is followed by two digits there. */
 #define DIRECTORY "%queue"
-
-/* Seconds after now that a name may tell, where there is one of now already. */
-#define BEGIN_TRIES 10
 
 #define FILE_MAX (QUEUE_NAME_MAX + 16)
 
@@ -31,87 +28,68 @@ static void file_name(const char *name, enum queue_state state, char out[FILE_MA
 
 static int open_queue(int store)
 {
-	return openat(store, DIRECTORY, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return store_open_directory(store, DIRECTORY);
 }
 
 static bool make_name(const char *guest, int64_t at_s, char name[QUEUE_NAME_MAX])
 {
-	const time_t at = (time_t)at_s;
-	char moment[24];
-	struct tm tm;
+	char moment[STORE_MOMENT];
 
-	if (!gmtime_r(&at, &tm) || !strftime(moment, sizeof(moment), "%Y%m%dT%H%M%SZ", &tm))
-		return false;
-	return snprintf(name, QUEUE_NAME_MAX, "%s.%s", moment, guest) < QUEUE_NAME_MAX;
+	store_put_moment(at_s, moment);
+	return *moment && snprintf(name, QUEUE_NAME_MAX, "%s.%s", moment, guest) < QUEUE_NAME_MAX;
 }
 
 struct error *queue_begin(int store, const char *guest, int64_t now_s, int segment,
 			  char name[QUEUE_NAME_MAX])
 {
 	char from[32], to[FILE_MAX];
-	int queue, error;
-	bool done = false;
+	CLOSED int queue = -1;
 
 	snprintf(from, sizeof(from), "/proc/self/fd/%d", segment);
-	queue = mkdirat(store, DIRECTORY, 0700) && errno != EEXIST ? -1 : open_queue(store);
-	error = errno;
-	for (int i = 0; queue >= 0 && !done && i < BEGIN_TRIES; i++) {
+	if (!mkdirat(store, DIRECTORY, 0700) || errno == EEXIST)
+		queue = open_queue(store);
+	for (int i = 0; queue >= 0 && i < STORE_BEGIN_TRIES; i++) {
 		if (!make_name(guest, now_s + i, name))
 			break;
 		file_name(name, QUEUE_OPEN, to);
-		done = !linkat(AT_FDCWD, from, queue, to, AT_SYMLINK_FOLLOW);
-		error = errno;
-		if (!done && error != EEXIST)
+		if (!linkat(AT_FDCWD, from, queue, to, AT_SYMLINK_FOLLOW))
+			return NULL;
+		if (errno != EEXIST)
 			break;
 	}
-	if (queue >= 0)
-		close(queue);
-	if (done)
-		return NULL;
 	*name = '\0';
-	return error_errno(ERR_OUTPUT, error, "cannot queue a recording of %s to be pushed", guest);
+	return error_errno(ERR_OUTPUT, errno, "cannot queue a recording of %s to be pushed", guest);
 }
 
 struct error *queue_move(int store, const char *name, enum queue_state from, enum queue_state to)
 {
 	char old[FILE_MAX], new[FILE_MAX];
-	const int queue = open_queue(store);
-	bool done;
-	int error;
+	CLOSED const int queue = open_queue(store);
 
 	file_name(name, from, old);
 	file_name(name, to, new);
-	done = queue >= 0 && !renameat(queue, old, queue, new);
-	error = errno;
-	if (queue >= 0)
-		close(queue);
-	return done ? NULL : error_errno(ERR_OUTPUT, error, "cannot rename %s in the queue", name);
+	if (queue < 0 || renameat(queue, old, queue, new))
+		return error_errno(ERR_OUTPUT, errno, "cannot rename %s in the queue", name);
+	return NULL;
 }
 
 void queue_remove(int store, const char *name, enum queue_state state)
 {
-	const int queue = open_queue(store);
+	CLOSED const int queue = open_queue(store);
 	char path[FILE_MAX];
 
-	if (queue < 0)
-		return;
 	file_name(name, state, path);
-	unlinkat(queue, path, 0);
-	close(queue);
+	if (queue >= 0)
+		unlinkat(queue, path, 0);
 }
 
 int queue_open(int store, const char *name, enum queue_state state)
 {
-	const int queue = open_queue(store);
+	CLOSED const int queue = open_queue(store);
 	char path[FILE_MAX];
-	int fd;
 
-	if (queue < 0)
-		return -1;
 	file_name(name, state, path);
-	fd = openat(queue, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	close(queue);
-	return fd;
+	return queue < 0 ? -1 : openat(queue, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 }
 
 /* The name without the ending, if that is the state's. */
@@ -138,16 +116,10 @@ static struct error *add(struct queue_list *list, int queue, const char *file,
 			 enum queue_state state)
 {
 	struct queued one;
-	struct stat st;
-	struct error *err;
 
-	if (!parse_name(file, state, one.name) || fstatat(queue, file, &st, AT_SYMLINK_NOFOLLOW) ||
-	    !S_ISREG(st.st_mode))
+	if (!parse_name(file, state, one.name) || !store_is_file(queue, file, &one.bytes))
 		return NULL;
-	one.bytes = (uint64_t)st.st_blocks * 512;
-	err = ARRAY_RESERVE(&list->at, &list->room, list->n + 1);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&list->at, &list->room, list->n + 1));
 	list->at[list->n++] = one;
 	list->bytes += one.bytes;
 	return NULL;
@@ -155,19 +127,15 @@ static struct error *add(struct queue_list *list, int queue, const char *file,
 
 static struct error *list_state(int store, enum queue_state state, struct queue_list *list)
 {
-	const int queue = open_queue(store);
-	DIR *directory = queue < 0 ? NULL : fdopendir(queue);
+	DIR *directory = store_read_directory(store, DIRECTORY);
 	struct error *err = NULL;
 
 	*list = (struct queue_list){0};
-	if (!directory) {
-		if (queue >= 0)
-			close(queue);
+	if (!directory)
 		return errno == ENOENT ? NULL
 				       : error_errno(ERR_INPUT, errno, "cannot read the queue");
-	}
 	for (const struct dirent *entry; !err && (entry = readdir(directory));)
-		err = add(list, queue, entry->d_name, state);
+		err = add(list, dirfd(directory), entry->d_name, state);
 	closedir(directory);
 	if (list->n)
 		qsort(list->at, list->n, sizeof(*list->at), by_name);

@@ -18,40 +18,37 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "import/import.h"
 
-#define ENDING	    ".uniprof"
-#define MOMENT	    "%Y%m%dT%H%M%SZ"
-#define MOMENT_ROOM 20
-#define FILE_ROOM   (2 * MOMENT_ROOM + sizeof(ENDING))
-#define JOINING	    ".joining"
-#define HOUR_S	    3600
+#define ENDING	  ".uniprof"
+#define MOMENT	  "%Y%m%dT%H%M%SZ"
+#define FILE_ROOM (2 * STORE_MOMENT + sizeof(ENDING))
+#define JOINING	  ".joining"
+#define HOUR_S	  3600
 
 /* Minutes of an hour are joined so long after its end: the last has been written by then. */
 #define JOIN_AFTER_S (2 * STORE_SEGMENT_S)
 
-/* Seconds after now that a segment may be named by, where there is one of now already. */
-#define BEGIN_TRIES 10
-
 /* Bytes of a name that stay, where a number follows them. */
 #define NAME_KEPT (STORE_GUEST_MAX - 24)
 
-static void put_moment(int64_t at_s, char text[MOMENT_ROOM])
+void store_put_moment(int64_t at_s, char text[STORE_MOMENT])
 {
 	const time_t at = (time_t)at_s;
 	struct tm tm;
 
-	if (!gmtime_r(&at, &tm) || !strftime(text, MOMENT_ROOM, MOMENT, &tm))
+	if (!gmtime_r(&at, &tm) || !strftime(text, STORE_MOMENT, MOMENT, &tm))
 		*text = '\0';
 }
 
 static void file_name(const struct store_segment *segment, char text[FILE_ROOM])
 {
-	char start[MOMENT_ROOM], last[MOMENT_ROOM];
+	char start[STORE_MOMENT], last[STORE_MOMENT];
 
-	put_moment(segment->start_s, start);
-	put_moment(segment->last_s, last);
+	store_put_moment(segment->start_s, start);
+	store_put_moment(segment->last_s, last);
 	snprintf(text, FILE_ROOM, "%s%s%s" ENDING, start, segment->joined ? "-" : "",
 		 segment->joined ? last : "");
 }
@@ -141,52 +138,62 @@ bool store_covers(const struct store_segment *segment, uint64_t from_ns, uint64_
 	       (!to_ns || segment->start_s <= to_s);
 }
 
+bool store_is_file(int directory, const char *name, uint64_t *bytes)
+{
+	struct stat st;
+
+	if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+		return false;
+	*bytes = (uint64_t)st.st_blocks * 512;
+	return true;
+}
+
 static struct error *add(struct store_segments *out, int directory, const char *guest,
 			 const char *name)
 {
 	struct store_segment segment = {.guest = guest};
-	struct stat st;
-	struct error *err;
 
-	if (!parse_name(name, &segment) || fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) ||
-	    !S_ISREG(st.st_mode))
+	if (!parse_name(name, &segment) || !store_is_file(directory, name, &segment.bytes))
 		return NULL;
-	segment.bytes = (uint64_t)st.st_blocks * 512;
-	err = ARRAY_RESERVE(&out->at, &out->room, out->n + 1);
-	if (!err)
-		out->at[out->n++] = segment;
-	return err;
+	TRY(ARRAY_RESERVE(&out->at, &out->room, out->n + 1));
+	out->at[out->n++] = segment;
+	return NULL;
 }
 
-static int open_directory(int store, const char *name)
+int store_open_directory(int store, const char *name)
 {
 	return openat(store, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
+DIR *store_read_directory(int store, const char *name)
+{
+	CLOSED int fd = store_open_directory(store, name);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+
+	if (directory)
+		fd = -1;
+	return directory;
+}
+
 static struct error *list_guest(int store, const char *name, struct store_segments *out)
 {
-	const int fd = open_directory(store, name);
-	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	DIR *directory = store_read_directory(store, name);
 	const char *guest;
 	struct error *err;
 
-	if (!directory) {
-		if (fd >= 0)
-			close(fd);
+	if (!directory)
 		return errno == EACCES ? error_errno(ERR_INPUT, errno, "cannot read %s", name)
 				       : NULL;
-	}
 	err = pool_intern(out->guests, name, strlen(name), &guest);
 	for (const struct dirent *entry; !err && (entry = readdir(directory));)
-		err = add(out, fd, guest, entry->d_name);
+		err = add(out, dirfd(directory), guest, entry->d_name);
 	closedir(directory);
 	return err;
 }
 
 static struct error *list_all(int store, struct store_segments *out)
 {
-	const int copy = openat(store, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *directory = copy < 0 ? NULL : fdopendir(copy);
+	DIR *directory = store_read_directory(store, ".");
 	struct error *err = NULL;
 
 	if (!directory)
@@ -230,7 +237,7 @@ static void sort(struct store_segments *segments)
 
 struct error *store_list(const char *store, const char *guest, struct store_segments *out)
 {
-	const int fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CLOSED const int fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct error *err;
 
 	*out = (struct store_segments){0};
@@ -239,7 +246,6 @@ struct error *store_list(const char *store, const char *guest, struct store_segm
 	err = pool_new(&out->guests);
 	if (!err)
 		err = guest ? list_guest(fd, guest, out) : list_all(fd, out);
-	close(fd);
 	sort(out);
 	if (err)
 		store_segments_free(out);
@@ -255,18 +261,17 @@ void store_segments_free(struct store_segments *segments)
 
 struct error *store_open(const char *path, int *store)
 {
-	int fd;
+	CLOSED int fd = -1;
 
 	if (mkdir(path, 0700) && errno != EEXIST)
 		return error_errno(ERR_OUTPUT, errno, "cannot make directory %s", path);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return error_errno(ERR_OUTPUT, errno, "cannot use directory %s", path);
-	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-		close(fd);
+	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
 		return error_new(ERR_OUTPUT, "another uniprof agent writes to %s", path);
-	}
 	*store = fd;
+	fd = -1;
 	return NULL;
 }
 
@@ -275,28 +280,26 @@ static int make_guest(int store, const char *guest)
 {
 	if (mkdirat(store, guest, 0700) && errno != EEXIST)
 		return -1;
-	return open_directory(store, guest);
+	return store_open_directory(store, guest);
 }
 
 struct error *store_begin(int store, const char *guest, int64_t now_s, int *fd)
 {
-	const int directory = make_guest(store, guest);
-	int error = errno;
+	CLOSED const int directory = make_guest(store, guest);
 
 	*fd = -1;
-	for (int i = 0; directory >= 0 && *fd < 0 && i < BEGIN_TRIES; i++) {
+	for (int i = 0; directory >= 0 && i < STORE_BEGIN_TRIES; i++) {
 		const struct store_segment segment = {.start_s = now_s + i, .last_s = now_s + i};
 		char name[FILE_ROOM];
 
 		file_name(&segment, name);
 		*fd = openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		error = errno;
-		if (*fd < 0 && error != EEXIST)
+		if (*fd >= 0)
+			return NULL;
+		if (errno != EEXIST)
 			break;
 	}
-	if (directory >= 0)
-		close(directory);
-	return *fd >= 0 ? NULL : error_errno(ERR_OUTPUT, error, "cannot write to %s", guest);
+	return error_errno(ERR_OUTPUT, errno, "cannot write to %s", guest);
 }
 
 static bool may_be_written(const struct store_segment *segment, int64_t now_s)
@@ -383,46 +386,39 @@ bool store_choose_join(const struct store_segments *segments, int64_t now_s, siz
 
 void store_remove(int store, const struct store_segment *segment)
 {
-	const int directory = open_directory(store, segment->guest);
+	CLOSED const int directory = store_open_directory(store, segment->guest);
 	char name[FILE_ROOM];
 
 	if (directory < 0)
 		return;
 	file_name(segment, name);
 	unlinkat(directory, name, 0);
-	close(directory);
 	unlinkat(store, segment->guest, AT_REMOVEDIR);
 }
 
 void store_keep(int store, const struct store_segment *segment)
 {
 	struct store_segment kept = *segment;
-	const int directory = open_directory(store, segment->guest);
+	CLOSED const int directory = store_open_directory(store, segment->guest);
 	char from[FILE_ROOM], to[FILE_ROOM];
 
 	kept.joined = true;
 	file_name(segment, from);
 	file_name(&kept, to);
-	if (directory < 0)
-		return;
-	if (renameat(directory, from, directory, to))
+	if (directory >= 0 && renameat(directory, from, directory, to))
 		unlinkat(directory, from, 0);
-	close(directory);
 }
 
 struct error *store_join_begin(int store, const char *guest, int *fd)
 {
-	const int directory = make_guest(store, guest);
-	int error = errno;
+	CLOSED const int directory = make_guest(store, guest);
 
 	*fd = -1;
 	if (directory >= 0) {
 		unlinkat(directory, JOINING, 0);
 		*fd = openat(directory, JOINING, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		error = errno;
-		close(directory);
 	}
-	return *fd >= 0 ? NULL : error_errno(ERR_OUTPUT, error, "cannot write to %s", guest);
+	return *fd >= 0 ? NULL : error_errno(ERR_OUTPUT, errno, "cannot write to %s", guest);
 }
 
 struct error *store_joined(int store, const struct store_segment *first, size_t n, int fd)
@@ -431,20 +427,14 @@ struct error *store_joined(int store, const struct store_segment *first, size_t 
 					    .start_s = first->start_s,
 					    .last_s = first[n - 1].last_s,
 					    .joined = true};
-	const int directory = open_directory(store, first->guest);
+	CLOSED const int directory = store_open_directory(store, first->guest);
 	char name[FILE_ROOM];
-	bool done;
-	int error;
 
 	file_name(&whole, name);
 	/* On the disk before it stands for others: the machine may go down in between. */
-	done = directory >= 0 && !fsync(fd) && !renameat(directory, JOINING, directory, name) &&
-	       !fsync(directory);
-	error = errno;
-	if (directory >= 0)
-		close(directory);
-	if (!done)
-		return error_errno(ERR_OUTPUT, error, "cannot write to %s", first->guest);
+	if (directory < 0 || fsync(fd) || renameat(directory, JOINING, directory, name) ||
+	    fsync(directory))
+		return error_errno(ERR_OUTPUT, errno, "cannot write to %s", first->guest);
 	for (size_t i = 0; i < n; i++)
 		store_remove(store, &first[i]);
 	return NULL;
@@ -481,13 +471,13 @@ bool store_has(const char *store, const char *guest)
 static struct error *nothing_found(const struct store_query *query,
 				   const struct store_segments *segments)
 {
-	char first[MOMENT_ROOM], last[MOMENT_ROOM];
+	char first[STORE_MOMENT], last[STORE_MOMENT];
 
 	if (!segments->n)
 		return error_new(ERR_INPUT, "there is no file %s, and no guest of that name in %s",
 				 query->guest, query->store);
-	put_moment(segments->at[0].start_s, first);
-	put_moment(segments->at[segments->n - 1].last_s, last);
+	store_put_moment(segments->at[0].start_s, first);
+	store_put_moment(segments->at[segments->n - 1].last_s, last);
 	return error_new(ERR_INPUT, "nothing was recorded of %s in that time, but from %s to %s",
 			 query->guest, first, last);
 }
@@ -547,14 +537,13 @@ static struct error *preopen_list(const struct store_query *query, char *const *
 static struct error *preopen_file(const struct store_query *query)
 {
 	const char *path = query->guest;
-	struct error *err;
-	char *other;
+	FREED char *other = NULL;
 
-	if (asprintf(&other, "%s%s", *path == '/' ? "/" : "./", path) < 0)
+	if (asprintf(&other, "%s%s", *path == '/' ? "/" : "./", path) < 0) {
+		other = NULL;
 		return error_no_memory();
-	err = preopen_list(query, &other, 1);
-	free(other);
-	return err;
+	}
+	return preopen_list(query, &other, 1);
 }
 
 struct error *store_preopen(const struct store_query *query)

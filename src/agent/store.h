@@ -14,6 +14,7 @@
  * are still there or not: killed at any moment, nothing is lost or read twice.
  */
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -165,5 +166,21 @@ struct error *queue_list(int store, struct queue_list *list);
  * may have been delivered, and are in for a second time.
  */
 struct error *queue_recover(int store, size_t *again);
+
+/* The parts below are for the store and its queue alone. */
+
+/* Seconds after now that a name may tell, where there is one of now already. */
+#define STORE_BEGIN_TRIES 10
+
+/* A moment as names have it, UTC; "": it is none. */
+#define STORE_MOMENT 20
+void store_put_moment(int64_t at_s, char text[STORE_MOMENT]);
+
+/* Opens a directory of the store, which is no link; -1, or NULL, with errno. */
+int store_open_directory(int store, const char *name);
+DIR *store_read_directory(int store, const char *name);
+
+/* Its size on the disk; false: it is no regular file. */
+bool store_is_file(int directory, const char *name, uint64_t *bytes);
 
 #endif
