@@ -2,7 +2,6 @@
 #include "base/budget.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -64,8 +63,8 @@ static inline void sanitizer_arrive(void *kept, void **stack, size_t *size)
 #endif
 
 /*
- * A coroutine: a function with a stack of its own, which can be left in its midst
- * and resumed later.
+ * A search is a coroutine: it has a stack of its own, and can be left in its midst and resumed
+ * later.
  */
 
 #define STACK_SIZE (512u << 10)
@@ -78,12 +77,15 @@ struct side {
 	void *kept; /* the sanitizer's */
 };
 
-struct coroutine {
-	void (*run)(void *ctx);
+struct background {
+	struct error *(*search)(void *ctx, struct budget *budget);
 	void *ctx;
+	struct budget budget;
+	struct error *err;
+	uint64_t until_ns;
 	uint8_t *memory; /* guard and stack */
 	struct side own, caller;
-	bool running, begun, ended;
+	bool running, begun, ended, cancelled;
 };
 
 /*
@@ -105,106 +107,52 @@ static void change_sides(struct side *from, struct side *to)
 /* makecontext passes ints: the pointer comes in two halves. */
 static void begin(unsigned high, unsigned low)
 {
-	struct coroutine *coroutine = (void *)(uintptr_t)((uint64_t)high << 32 | low);
+	struct background *background = (void *)(uintptr_t)((uint64_t)high << 32 | low);
+	struct side *caller = &background->caller;
 
-	sanitizer_arrive(NULL, &coroutine->caller.stack, &coroutine->caller.size);
-	coroutine->run(coroutine->ctx);
-	coroutine->ended = true;
-	sanitizer_leave(NULL, coroutine->caller.stack, coroutine->caller.size);
-	setcontext(&coroutine->caller.context);
+	sanitizer_arrive(NULL, &caller->stack, &caller->size);
+	background->err = background->search(background->ctx, &background->budget);
+	background->ended = true;
+	sanitizer_leave(NULL, caller->stack, caller->size);
+	setcontext(&caller->context);
 	abort();
 }
 
-static struct error *coroutine_new(void (*run)(void *ctx), void *ctx, struct coroutine **out)
+/* Runs the search until it pauses or returns. */
+static void resume(struct background *background)
 {
-	struct coroutine *coroutine = calloc(1, sizeof(*coroutine));
-	const uint64_t self = (uintptr_t)coroutine;
+	struct side *own = &background->own, *caller = &background->caller;
 
-	if (!coroutine)
-		return error_no_memory();
-	coroutine->run = run;
-	coroutine->ctx = ctx;
-	coroutine->memory = mmap(NULL, GUARD_SIZE + STACK_SIZE, PROT_READ | PROT_WRITE,
-				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (coroutine->memory == MAP_FAILED) {
-		free(coroutine);
-		return error_no_memory();
-	}
-	mprotect(coroutine->memory, GUARD_SIZE, PROT_NONE);
-	getcontext(&coroutine->own.context);
-	coroutine->own.stack = coroutine->memory + GUARD_SIZE;
-	coroutine->own.size = STACK_SIZE;
-	coroutine->own.context.uc_stack.ss_sp = coroutine->own.stack;
-	coroutine->own.context.uc_stack.ss_size = STACK_SIZE;
-	makecontext(&coroutine->own.context, (void (*)(void))begin, 2, (unsigned)(self >> 32),
-		    (unsigned)self);
-	*out = coroutine;
-	return NULL;
+	assert(!background->ended && !background->running);
+	background->begun = true;
+	background->running = true;
+	sanitizer_leave(&caller->kept, own->stack, own->size);
+	change_sides(caller, own);
+	sanitizer_arrive(caller->kept, NULL, NULL);
+	background->running = false;
 }
 
-/* The function must have returned, or never been resumed. NULL is allowed. */
-static void coroutine_free(struct coroutine *coroutine)
-{
-	if (!coroutine)
-		return;
-	assert(!coroutine->begun || coroutine->ended);
-	munmap(coroutine->memory, GUARD_SIZE + STACK_SIZE);
-	free(coroutine);
-}
-
-/* Runs the function until it yields or returns; false: it has returned. */
-static bool coroutine_resume(struct coroutine *coroutine)
-{
-	assert(!coroutine->ended && !coroutine->running);
-	coroutine->begun = true;
-	coroutine->running = true;
-	sanitizer_leave(&coroutine->caller.kept, coroutine->own.stack, coroutine->own.size);
-	change_sides(&coroutine->caller, &coroutine->own);
-	sanitizer_arrive(coroutine->caller.kept, NULL, NULL);
-	coroutine->running = false;
-	return !coroutine->ended;
-}
-
-/* Called by the function: returns to coroutine_resume, and from here when it is resumed. */
-static void coroutine_yield(struct coroutine *coroutine)
-{
-	assert(coroutine->running);
-	sanitizer_leave(&coroutine->own.kept, coroutine->caller.stack, coroutine->caller.size);
-	change_sides(&coroutine->own, &coroutine->caller);
-	sanitizer_arrive(coroutine->own.kept, &coroutine->caller.stack, &coroutine->caller.size);
-}
-
-struct background {
-	struct error *(*search)(void *ctx, struct budget *budget);
-	void *ctx;
-	struct coroutine *coroutine;
-	struct budget budget;
-	struct error *err;
-	uint64_t until_ns;
-	bool begun, ended, cancelled;
-};
-
+/* budget.check, called by the search: returns to resume, and from here when it is resumed. */
 static bool may_continue(void *ctx)
 {
 	struct background *background = ctx;
+	struct side *own = &background->own, *caller = &background->caller;
 
-	if (!background->cancelled && clock_now_ns() >= background->until_ns)
-		coroutine_yield(background->coroutine);
+	assert(background->running);
+	if (!background->cancelled && clock_now_ns() >= background->until_ns) {
+		sanitizer_leave(&own->kept, caller->stack, caller->size);
+		change_sides(own, caller);
+		sanitizer_arrive(own->kept, &caller->stack, &caller->size);
+	}
 	return !background->cancelled;
-}
-
-static void run_search(void *ctx)
-{
-	struct background *background = ctx;
-
-	background->err = background->search(background->ctx, &background->budget);
 }
 
 struct error *background_new(struct error *(*search)(void *ctx, struct budget *budget), void *ctx,
 			     uint64_t steps, struct background **out)
 {
 	struct background *background = calloc(1, sizeof(*background));
-	struct error *err;
+	const uint64_t self = (uintptr_t)background;
+	struct side *own;
 
 	if (!background)
 		return error_no_memory();
@@ -212,11 +160,21 @@ struct error *background_new(struct error *(*search)(void *ctx, struct budget *b
 	background->ctx = ctx;
 	background->budget =
 		(struct budget){.left = steps, .check = may_continue, .ctx = background};
-	err = coroutine_new(run_search, background, &background->coroutine);
-	if (err) {
+	background->memory = mmap(NULL, GUARD_SIZE + STACK_SIZE, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (background->memory == MAP_FAILED) {
 		free(background);
-		return err;
+		return error_no_memory();
 	}
+	mprotect(background->memory, GUARD_SIZE, PROT_NONE);
+	own = &background->own;
+	getcontext(&own->context);
+	own->stack = background->memory + GUARD_SIZE;
+	own->size = STACK_SIZE;
+	own->context.uc_stack.ss_sp = own->stack;
+	own->context.uc_stack.ss_size = STACK_SIZE;
+	makecontext(&own->context, (void (*)(void))begin, 2, (unsigned)(self >> 32),
+		    (unsigned)self);
 	*out = background;
 	return NULL;
 }
@@ -227,21 +185,20 @@ void background_free(struct background *background)
 		return;
 	background->cancelled = true;
 	if (background->begun && !background->ended) {
-		coroutine_resume(background->coroutine);
+		resume(background);
 		error_free(background->err);
 	}
-	coroutine_free(background->coroutine);
+	/* A search that was left in its midst would keep what it holds. */
+	assert(!background->begun || background->ended);
+	munmap(background->memory, GUARD_SIZE + STACK_SIZE);
 	free(background);
 }
 
 bool background_run(struct background *background, uint64_t until_ns, struct error **err)
 {
-	*err = NULL;
 	background->until_ns = until_ns;
-	background->begun = true;
-	background->ended = !coroutine_resume(background->coroutine);
-	if (background->ended)
-		*err = background->err;
+	resume(background);
+	*err = background->ended ? background->err : NULL;
 	return !background->ended;
 }
 

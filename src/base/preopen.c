@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/owned.h"
+
 /* Outputs hold addresses, names and memory of a guest: readable by the owner alone. */
 #define OUTPUT_MODE 0600
 
@@ -73,18 +75,17 @@ static bool may_write(int fd)
 	return !flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK;
 }
 
-static int close_keep_errno(int fd)
+/* Closes it, and keeps errno. */
+static int no_file(int fd)
 {
-	const int error = errno;
-
-	close(fd);
-	errno = error;
+	owned_close(&fd);
 	return -1;
 }
 
 static int open_output_file(const char *path, int flags, struct stat *st)
 {
-	int fd = open(path, flags | O_CREAT | O_CLOEXEC | O_NOCTTY, OUTPUT_MODE), error;
+	const int fd = open(path, flags | O_CREAT | O_CLOEXEC | O_NOCTTY, OUTPUT_MODE);
+	int error;
 
 	if (fd < 0 || may_write(fd))
 		return fd;
@@ -92,7 +93,7 @@ static int open_output_file(const char *path, int flags, struct stat *st)
 	if (fstat(fd, st))
 		st->st_ino = 0;
 	errno = error;
-	return close_keep_errno(fd);
+	return no_file(fd);
 }
 
 /* Nothing is taken out of it: tee(2) copies, and tells an empty FIFO that has a writer by EAGAIN. */
@@ -128,7 +129,7 @@ static int open_bounded(const char *path)
 		errno = ENODATA;
 	else if (!fcntl(fd, F_SETFL, O_RDONLY))
 		return fd;
-	return close_keep_errno(fd);
+	return no_file(fd);
 }
 
 static struct error *keep(const char *path, int flags)
@@ -251,13 +252,6 @@ int open_to_read(const char *path)
 	return one ? duplicate(one) : open(path, O_RDONLY | O_CLOEXEC);
 }
 
-static bool is_regular(int fd)
-{
-	struct stat st;
-
-	return !fstat(fd, &st) && S_ISREG(st.st_mode);
-}
-
 bool is_regular_file(const char *path)
 {
 	const struct opened *one = find(path, false);
@@ -270,14 +264,10 @@ int open_to_write(const char *path)
 {
 	const struct opened *one = find(path, true);
 	struct stat st;
-	int fd = one ? duplicate(one) : open_output_file(path, O_WRONLY, &st), error;
+	const int fd = one ? duplicate(one) : open_output_file(path, O_WRONLY, &st);
 
-	if (fd >= 0 && is_regular(fd) && ftruncate(fd, 0)) {
-		error = errno;
-		close(fd);
-		errno = error;
-		fd = -1;
-	}
+	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && ftruncate(fd, 0))
+		return no_file(fd);
 	return fd;
 }
 

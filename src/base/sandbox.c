@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "base/privilege.h"
 
@@ -130,18 +131,18 @@ void sandbox_serve(void)
 	set(RLIMIT_CPU, SECONDS_MAX, SECONDS_MAX + 1);
 }
 
+/* A pipe is not opened, for that may wait. */
+static int open_regular(const char *path)
+{
+	return is_regular_file(path) ? open_to_read(path) : -1;
+}
+
 uint64_t sandbox_memory(const char *path)
 {
-	const int fd = is_regular_file(path) ? open_to_read(path) : -1;
+	CLOSED const int fd = open_regular(path);
 	struct stat st;
-	uint64_t bytes = MEMORY_BASE;
 
-	if (fd < 0)
-		return bytes;
-	if (!fstat(fd, &st))
-		bytes += memory_for(&st);
-	close(fd);
-	return bytes;
+	return MEMORY_BASE + (fd >= 0 && !fstat(fd, &st) ? memory_for(&st) : 0);
 }
 
 /* The name in lists of processes. */
@@ -161,16 +162,12 @@ static void end_by_signals(void)
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
-/* A pipe is not opened, for that may wait. */
 static void limit_for(const char *path)
 {
-	const int fd = is_regular_file(path) ? open_to_read(path) : -1;
+	CLOSED const int fd = open_regular(path);
 
 	sandbox_limit();
-	if (fd < 0)
-		return;
 	sandbox_raise(fd);
-	close(fd);
 }
 
 void sandbox_enter(const char *path, const int *fds, size_t n)
