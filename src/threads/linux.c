@@ -108,13 +108,13 @@ static void fill(const struct linux_threads *own, uint64_t at, const uint8_t *ta
 	memcpy(out->name, task + own->at[TASK_COMM], COMM_LEN);
 }
 
-bool linux_is_same(const struct guest_thread *a, const struct guest_thread *b)
+static bool is_same(const struct guest_thread *a, const struct guest_thread *b)
 {
 	return a->tid == b->tid && a->pid == b->pid && a->start_ns == b->start_ns;
 }
 
 bool linux_read_task(const struct linux_threads *own, const struct guest_memory *memory,
-		     uint64_t at, uint64_t *signal, struct guest_thread *out)
+		     uint64_t at, struct guest_thread *out)
 {
 	uint8_t task[LINUX_TASK_MAX];
 	struct guest_thread before;
@@ -128,11 +128,16 @@ bool linux_read_task(const struct linux_threads *own, const struct guest_memory 
 		if (!guest_memory_get(memory, at, task, own->span))
 			return false;
 		fill(own, at, task, out);
-		same = linux_is_same(&before, out);
+		same = is_same(&before, out);
 		still = same && before.switches == out->switches;
 	}
-	*signal = number(own, task, TASK_SIGNAL);
 	return same;
+}
+
+bool linux_read_again(const struct linux_threads *own, const struct guest_memory *memory,
+		      const struct guest_thread *thread, struct guest_thread *now)
+{
+	return linux_read_task(own, memory, thread->at, now) && is_same(thread, now);
 }
 
 /* Goes to the next node, which must lead back: no list without its head is a loop then. */
@@ -194,7 +199,7 @@ static enum guest_thread_turn next_thread(const struct linux_threads *own,
 			return TURN_LOST;
 		fill(own, last->at, task, &now);
 		node = number(own, task, TASK_THREAD_NODE);
-		if (!linux_is_same(last, &now) || !linux_is_pointer(node) ||
+		if (!is_same(last, &now) || !linux_is_pointer(node) ||
 		    !guest_memory_get(memory, node + 8, &back, 8))
 			return TURN_LOST;
 	}
@@ -212,12 +217,11 @@ static enum guest_thread_turn next(const void *state, const struct guest_memory 
 {
 	const struct linux_threads *own = state;
 	struct guest_thread to;
-	uint64_t unused;
 	enum guest_thread_turn turn = thread->at ? next_thread(own, memory, thread, &to)
 						 : next_process(own, memory, own->init_task, &to);
 
 	if (turn == TURN_THREAD &&
-	    (!linux_read_task(own, memory, to.at, &unused, thread) || thread->pid != to.pid))
+	    (!linux_read_task(own, memory, to.at, thread) || thread->pid != to.pid))
 		return TURN_LOST;
 	return turn;
 }
@@ -268,14 +272,14 @@ static bool running(const void *state, const struct guest_memory *memory, uint32
 		    struct guest_thread *out)
 {
 	const struct linux_threads *own = state;
-	uint64_t base, task, after, signal;
+	uint64_t base, task, after;
 
 	if (!own->current || !is_online(own, memory, cpu) ||
 	    !guest_memory_get(memory, own->offsets + 8ull * cpu, &base, 8))
 		return false;
 	for (unsigned i = 0; i < READ_TRIES; i++) {
 		if (!linux_get_pointer(memory, base + own->current, &task) ||
-		    !linux_read_task(own, memory, task, &signal, out) ||
+		    !linux_read_task(own, memory, task, out) ||
 		    !linux_get_pointer(memory, base + own->current, &after) || after != task)
 			continue;
 		out->state = THREAD_RUNNING;
@@ -368,11 +372,10 @@ static bool is_cpu(const void *state, const struct guest_memory *memory, uint64_
 static bool read_leader(const struct linux_threads *own, const struct guest_memory *memory,
 			uint64_t task, uint32_t pid, struct guest_thread *out)
 {
-	uint64_t leader, unused;
+	uint64_t leader;
 
 	return linux_get_pointer(memory, task + own->at[TASK_LEADER], &leader) &&
-	       linux_read_task(own, memory, leader, &unused, out) && out->tid == pid &&
-	       out->pid == pid;
+	       linux_read_task(own, memory, leader, out) && out->tid == pid && out->pid == pid;
 }
 
 /* A task that is the same one after its stack was read had it before. */
@@ -381,10 +384,10 @@ static bool details(const void *state, const struct guest_memory *memory,
 {
 	const struct linux_threads *own = state;
 	struct guest_thread thread;
-	uint64_t stack, unused;
+	uint64_t stack;
 
 	if (!linux_get_pointer(memory, of->at + own->at[TASK_STACK], &stack) ||
-	    !linux_read_task(own, memory, of->at, &unused, &thread) || thread.tid != of->tid ||
+	    !linux_read_task(own, memory, of->at, &thread) || thread.tid != of->tid ||
 	    thread.start_ns != of->start_ns)
 		return false;
 	out->stack = stack;
@@ -402,13 +405,12 @@ static bool owner(const void *state, const struct guest_memory *memory,
 	const struct linux_threads *own = state;
 	const uint64_t at = thread->at + own->at[TASK_CREDENTIALS];
 	struct guest_thread now;
-	uint64_t credentials, after, unused;
+	uint64_t credentials, after;
 
 	return own->user && linux_get_pointer(memory, at, &credentials) &&
 	       guest_memory_get(memory, credentials + own->user, user, sizeof(*user)) &&
-	       linux_read_task(own, memory, thread->at, &unused, &now) &&
-	       linux_is_same(thread, &now) && linux_get_pointer(memory, at, &after) &&
-	       after == credentials;
+	       linux_read_again(own, memory, thread, &now) &&
+	       linux_get_pointer(memory, at, &after) && after == credentials;
 }
 
 static struct error *find_members(const struct btf *btf, struct linux_threads *own)

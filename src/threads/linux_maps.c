@@ -399,14 +399,13 @@ static bool read_once(const struct linux_threads *own, struct walk *walk,
 		      const struct guest_thread *thread)
 {
 	const uint64_t at = thread->at + own->maps.at[MAPS_MM];
-	uint64_t after[MM_VDSO + 1], mm, unused;
+	uint64_t after[MM_VDSO + 1], mm;
 	struct guest_thread now;
 
 	walk->out->n = 0;
 	walk->file = 0;
 	if (!guest_memory_get(walk->memory, at, &walk->mm, 8) ||
-	    !linux_read_task(own, walk->memory, thread->at, &unused, &now) ||
-	    !linux_is_same(thread, &now))
+	    !linux_read_again(own, walk->memory, thread, &now))
 		return false;
 	if (!walk->mm || now.kernel)
 		return true;
@@ -415,8 +414,7 @@ static bool read_once(const struct linux_threads *own, struct walk *walk,
 	       after[MM_ROOT] == walk->value[MM_ROOT] &&
 	       (uint32_t)after[MM_COUNT] == (uint32_t)walk->value[MM_COUNT] &&
 	       guest_memory_get(walk->memory, at, &mm, 8) && mm == walk->mm &&
-	       linux_read_task(own, walk->memory, thread->at, &unused, &now) &&
-	       linux_is_same(thread, &now);
+	       linux_read_again(own, walk->memory, thread, &now);
 }
 
 struct error *linux_maps_read(const void *state, const struct guest_memory *memory,
@@ -485,15 +483,13 @@ bool linux_maps_place(const void *state, const struct guest_memory *memory,
 	struct guest_mapping_list list = {.at = &out->mapping, .room = 1};
 	struct walk walk = {.maps = &own->maps, .memory = memory, .out = &list, .text = out->path};
 	struct guest_thread now;
-	uint64_t unused;
 
 	return own->maps.known && own->saved.entered &&
 	       linux_get_pointer(memory, thread->at + own->maps.at[MAPS_MM], &walk.mm) &&
 	       linux_get_pointer(memory, walk.mm + own->saved.pgd, &out->tables) &&
 	       get_mm(&walk, walk.value) &&
 	       (own->maps.tree ? find_in_tree(&walk, va) : find_in_list(&walk, va)) && list.n &&
-	       linux_read_task(own, memory, thread->at, &unused, &now) &&
-	       linux_is_same(thread, &now) && !now.kernel;
+	       linux_read_again(own, memory, thread, &now) && !now.kernel;
 }
 
 /* Puts the path of a control group in its hierarchy, whose root has no parent: that path is empty. */
@@ -553,13 +549,11 @@ bool linux_maps_container(const void *state, const struct guest_memory *memory,
 	const struct walk walk = {.maps = &own->maps, .memory = memory};
 	struct path path = {.from = sizeof(path.bytes)};
 	struct guest_thread now;
-	uint64_t unused;
 	size_t len;
 
 	if (!own->maps.groups || !linux_is_pointer(thread->group) ||
 	    !put_container(&walk, thread->group, &path) ||
-	    !linux_read_task(own, memory, thread->at, &unused, &now) ||
-	    !linux_is_same(thread, &now) || now.group != thread->group)
+	    !linux_read_again(own, memory, thread, &now) || now.group != thread->group)
 		return false;
 	len = sizeof(path.bytes) - path.from;
 	memcpy(container, path.bytes + path.from, len);

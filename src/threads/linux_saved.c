@@ -122,10 +122,10 @@ bool linux_saved_read(const void *state, const struct guest_memory *memory,
 {
 	const struct linux_threads *own = state;
 	const struct guest_thread before = *thread;
-	uint64_t stack, unused;
+	uint64_t stack;
 
-	if (!own->saved.known || !linux_read_task(own, memory, before.at, &unused, thread) ||
-	    !linux_is_same(&before, thread) || !may_be_saved(thread) ||
+	if (!own->saved.known || !linux_read_again(own, memory, &before, thread) ||
+	    !may_be_saved(thread) ||
 	    !linux_get_pointer(memory, before.at + own->at[TASK_STACK], &stack) ||
 	    !read_saved(own, memory, before.at, out))
 		return false;
@@ -138,10 +138,8 @@ bool linux_saved_stands(const void *state, const struct guest_memory *memory,
 			const struct guest_thread *thread)
 {
 	struct guest_thread now;
-	uint64_t unused;
 
-	return linux_read_task(state, memory, thread->at, &unused, &now) &&
-	       linux_is_same(thread, &now) && may_be_saved(&now) &&
+	return linux_read_again(state, memory, thread, &now) && may_be_saved(&now) &&
 	       now.switches == thread->switches;
 }
 

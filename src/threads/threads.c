@@ -28,17 +28,9 @@ bool guest_thread_list_add(struct guest_thread_list *list, const struct guest_th
 {
 	if (list->n == GUEST_THREADS_MAX)
 		return false;
-	if (list->n == list->room) {
-		size_t room = list->room ? 2 * list->room : 64;
-		struct guest_thread *at = realloc(list->at, room * sizeof(*at));
-
-		if (!at) {
-			*err = error_no_memory();
-			return false;
-		}
-		list->at = at;
-		list->room = room;
-	}
+	*err = ARRAY_RESERVE(&list->at, &list->room, list->n + 1);
+	if (*err)
+		return false;
 	list->at[list->n++] = *thread;
 	return true;
 }
@@ -247,12 +239,6 @@ bool guest_threads_idles(const struct guest_threads *threads, uint64_t va)
 	return threads->system->idles && threads->system->idles(threads->state, va);
 }
 
-bool guest_threads_is_cpu(const struct guest_threads *threads, const struct guest_memory *memory,
-			  uint64_t own)
-{
-	return threads->system->is_cpu(threads->state, memory, own);
-}
-
 uint64_t guest_cpu_own(const struct thread_request *request, const struct guest_memory *memory,
 		       uint64_t id, uint32_t cpus)
 {
@@ -271,8 +257,9 @@ uint64_t guest_cpu_own(const struct thread_request *request, const struct guest_
 		       : 0;
 }
 
-void guest_threads_details(const struct guest_threads *threads, const struct guest_memory *memory,
-			   const struct guest_thread *thread, struct thread_details *out)
+/* Of a thread that has ended nothing is known, and its process is called as it was. */
+static void read_details(const struct guest_threads *threads, const struct guest_memory *memory,
+			 const struct guest_thread *thread, struct thread_details *out)
 {
 	*out = (struct thread_details){0};
 	memcpy(out->process, thread->name, sizeof(thread->name));
@@ -326,7 +313,7 @@ static int compare(const void *a, const void *b)
 {
 	const uint64_t *left = a, *right = b;
 
-	return (*left > *right) - (*left < *right);
+	return COMPARE(*left, *right);
 }
 
 void thread_walk_sort(struct thread_walk *walk)
@@ -445,7 +432,7 @@ static bool is_own(struct thread_numbers *numbers, const struct guest_threads *t
 	if (!threads->system->is_cpu)
 		return true;
 	if (!numbers->own[vcpu] && numbers->failed < OWN_TRIES) {
-		if (guest_threads_is_cpu(threads, memory, own))
+		if (threads->system->is_cpu(threads->state, memory, own))
 			numbers->own[vcpu] = own;
 		else
 			numbers->failed++;
@@ -518,7 +505,7 @@ struct error *thread_numbers_add(struct thread_numbers *numbers,
 	}
 	err = number_of(numbers, thread, &name, &at, &added);
 	if (!err && added) {
-		guest_threads_details(threads, memory, thread, &details);
+		read_details(threads, memory, thread, &details);
 		contained = guest_threads_container(threads, memory, thread, container);
 		err = add(numbers, thread, name, &details, contained ? container : NULL);
 	}

@@ -326,10 +326,6 @@ uint64_t guest_cpu_own(const struct thread_request *request, const struct guest_
 /* True if a CPU in a function with this address may have no work, and the stack of a thread that waits. */
 bool guest_threads_idles(const struct guest_threads *threads, uint64_t va);
 
-/* True if some CPU's own data are there. */
-bool guest_threads_is_cpu(const struct guest_threads *threads, const struct guest_memory *memory,
-			  uint64_t own);
-
 /* Properties of a thread that never change, or whose change does not matter. */
 struct thread_details {
 	uint64_t stack; /* the thread's own in the kernel: its lowest address */
@@ -337,13 +333,6 @@ struct thread_details {
 	bool kernel;			   /* belongs to the system itself */
 	char process[THREAD_NAME_MAX + 1]; /* name of its process */
 };
-
-/*
- * Reads them while the guest runs. Of a thread that has ended nothing is known,
- * and its process is called as it was.
- */
-void guest_threads_details(const struct guest_threads *threads, const struct guest_memory *memory,
-			   const struct guest_thread *thread, struct thread_details *out);
 
 /* Threads of one recording's samples, by their numbers there: 1, 2, 3 ... in the order in which they are met. */
 struct thread_numbers;
@@ -398,7 +387,7 @@ struct threads_system {
 	bool (*switches)(const void *state, uint64_t va);
 	/* NULL: each CPU without work has a stack of its own. */
 	bool (*idles)(const void *state, uint64_t va);
-	/* NULL: the copy itself proves it. */
+	/* True if some CPU's own data are there. NULL: the copy itself proves it. */
 	bool (*is_cpu)(const void *state, const struct guest_memory *memory, uint64_t own);
 	/* False: the thread has ended. What cannot be read is left as it is. NULL: no more is known than the system's name. */
 	bool (*details)(const void *state, const struct guest_memory *memory,
