@@ -101,15 +101,7 @@ struct error *capture_place(struct capture *capture, const struct unwind_result 
 	return err;
 }
 
-/* capture.replace */
-static struct error *merge(struct capture *capture, const struct vcpu_sample *vcpu,
-			   struct unwind_result *out)
-{
-	return interpreter_merge(capture->interpreter, vcpu, capture->frames, capture->max_frames,
-				 out);
-}
-
-/* Puts the functions of an interpreter into the stack of a program that runs one. */
+/* Puts the functions of an interpreter into the stack of a program of the guest's; NULL: of the process that is sampled. */
 static struct error *merge_program(struct capture *capture, const struct program_of *of,
 				   const struct vcpu_sample *vcpu, struct unwind_result *out)
 {
@@ -118,11 +110,19 @@ static struct error *merge_program(struct capture *capture, const struct program
 				      .n = out->n,
 				      .max = capture->max_frames,
 				      .end = out->end};
-	struct error *err = interpreters_merge(capture->interpreters, of, vcpu, &stack);
+	struct error *err = of ? interpreters_merge(capture->interpreters, of, vcpu, &stack)
+			       : interpreter_merge(capture->interpreter, vcpu, &stack);
 
 	out->n = stack.n;
 	out->end = stack.end;
 	return err;
+}
+
+/* capture.replace */
+static struct error *merge(struct capture *capture, const struct vcpu_sample *vcpu,
+			   struct unwind_result *out)
+{
+	return merge_program(capture, NULL, vcpu, out);
 }
 
 /* capture.replace: a thread was asked for. */
@@ -195,14 +195,6 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 			     : capture_keep(capture, &out, entry);
 }
 
-/* ... of which the guest does not run, or is not known. */
-static struct error *note_host(struct capture *capture, uint32_t i, struct tick_entry *entry)
-{
-	struct unwind_result out = {0};
-
-	return keep_host(capture, i, &out, entry);
-}
-
 /*
  * Finds out which thread's the stack of a vCPU is, of which a thread was
  * copied. Stays by itself: guests without threads do not pay for it.
@@ -260,7 +252,7 @@ static struct error *unwind_all(struct capture *capture, bool first, bool *deepe
 		    (capture->host && !host_view_holds(capture->host, i, vcpu, first)))
 			continue;
 		err = capture->host && !host_view_has_guest(vcpu)
-			      ? note_host(capture, i, last)
+			      ? keep_host(capture, i, &(struct unwind_result){0}, last)
 			      : unwind_vcpu(capture, i, last, deeper);
 		last->thread = 0;
 		if (!err && vcpu->thread.there)
@@ -483,23 +475,13 @@ uint64_t capture_locating_ns(const struct capture *capture)
 	return capture->locating_ns;
 }
 
-uint64_t capture_retries(const struct capture *capture)
+void capture_tell(const struct capture *capture, struct sampler_result *out)
 {
-	return capture ? capture->retakes : 0;
-}
-
-uint64_t capture_given_up(const struct capture *capture)
-{
-	return capture ? capture->given_up : 0;
-}
-
-uint64_t capture_no_room(const struct capture *capture)
-{
-	return capture ? capture->no_room : 0;
-}
-
-void capture_tell_interpreters(const struct capture *capture, struct sampler_result *out)
-{
-	interpreter_tell(capture ? capture->interpreter : NULL, out);
-	interpreters_tell(capture ? capture->interpreters : NULL, out);
+	if (!capture)
+		return;
+	out->retakes = capture->retakes;
+	out->given_up = capture->given_up;
+	out->no_room = capture->no_room;
+	interpreter_tell(capture->interpreter, out);
+	interpreters_tell(capture->interpreters, out);
 }

@@ -93,20 +93,11 @@ const struct stacks *capture_stacks(const struct capture *capture);
 /* Threads by the numbers that ticks tell; NULL: they are not wanted. */
 struct thread_numbers *capture_threads(const struct capture *capture);
 
-/* Stacks that were not read, or not wholly, so as not to stop the guest for too long. */
-uint64_t capture_given_up(const struct capture *capture);
-
 /* Time that the last capture_tick spent on locating images, while the guest ran. */
 uint64_t capture_locating_ns(const struct capture *capture);
 
-/* Samples that were taken again, since the beginning; 0 for NULL. */
-uint64_t capture_retries(const struct capture *capture);
-
-/* Tells of interpreters that were found, and how many stacks have their functions. NULL: nothing. */
-void capture_tell_interpreters(const struct capture *capture, struct sampler_result *out);
-
-/* Stacks whose innermost frames found no room in the store, since the beginning; 0 for NULL. */
-uint64_t capture_no_room(const struct capture *capture);
+/* What there was since the beginning: retakes, given_up, no_room, and the interpreters. NULL: nothing. */
+void capture_tell(const struct capture *capture, struct sampler_result *out);
 
 /* The most bytes of a stack that were needed, in this stretch of samples and in the one before. */
 struct reach {
@@ -201,9 +192,9 @@ void interpreter_free(struct interpreter *interpreter);
 /* To be called before each sample. */
 void interpreter_refresh(struct interpreter *interpreter);
 
-/* Puts its functions into the stack of a vCPU that was just unwound into `frames`, with room for `max`. */
+/* Puts its functions into the stack of a vCPU that was just unwound. */
 struct error *interpreter_merge(struct interpreter *interpreter, const struct vcpu_sample *vcpu,
-				struct frame *frames, size_t max, struct unwind_result *out);
+				struct runtime_stack *stack);
 
 /* What was found, and how many stacks have its functions. NULL: nothing. */
 void interpreter_tell(const struct interpreter *interpreter, struct sampler_result *out);

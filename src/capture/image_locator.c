@@ -149,8 +149,8 @@ static const char *id_or_none(const char *id)
 static struct error *not_this_one(struct image_locator *locator, size_t i)
 {
 	const struct image_file *file = images_file(locator->images, i);
-	struct progress *progress = &locator->progress[i];
-	const char *there = progress->build_id;
+	const char *id = locator->progress[i].build_id;
+	const char *there = *id ? "build id " : "other code is there, of an unknown build id";
 
 	images_unmap(locator->images, i);
 	if (file->given)
@@ -158,26 +158,22 @@ static struct error *not_this_one(struct image_locator *locator, size_t i)
 			ERR_INPUT,
 			"%s (build id %s) is not what runs in guest \"%s\" (%s%s): give the file "
 			"that the guest was started from",
-			file->path, id_or_none(file->build_id), locator->target->info.name,
-			*there ? "build id " : "other code is there, of an unknown build id",
-			there);
+			file->path, id_or_none(file->build_id), locator->target->info.name, there,
+			id);
 	image_locator_say(
 		&locator->notes, true,
 		"%s (build id %s), from which the guest was started, is not what runs in it (%s%s) "
 		"and is not used",
-		file->path, id_or_none(file->build_id),
-		*there ? "build id " : "other code is there, of an unknown build id", there);
-	progress->dropped = true;
+		file->path, id_or_none(file->build_id), there, id);
+	locator->progress[i].dropped = true;
 	return NULL;
 }
 
-/* True if the file has been found: at this slide, or (NULL) at all. */
-static bool is_checked(const struct image_locator *locator, size_t i, const uint64_t *slide)
+bool image_locator_found(const struct images *images, const struct image_file *file,
+			 const uint64_t *slide)
 {
-	const struct image_file *file = images_file(locator->images, i);
-
-	for (size_t k = 0; k < images_count(locator->images); k++) {
-		const struct image *image = images_get(locator->images, k);
+	for (size_t i = 0; i < images_count(images); i++) {
+		const struct image *image = images_get(images, i);
 
 		if (image->file == file && image->checked && (!slide || image->slide == *slide))
 			return true;
@@ -195,7 +191,7 @@ static struct error *found(const struct vcpu_view *view, size_t i, uint64_t slid
 	if (locator->progress[i].provisional)
 		images_unmap(locator->images, i);
 	locator->progress[i].provisional = false;
-	if (!is_checked(locator, i, &slide))
+	if (!image_locator_found(locator->images, file, &slide))
 		image_locator_say(&locator->notes, false,
 				  "%s is at 0x%" PRIx64 " in the guest%s, as its code shows",
 				  file->path, code->start + slide,
@@ -300,7 +296,7 @@ static struct error *locate_file(struct vcpu_view *view, size_t i)
 		return NULL;
 	if (there == PLACEMENT_SAME)
 		return found(view, i, finding.slide);
-	if (is_checked(locator, i, NULL))
+	if (image_locator_found(locator->images, file, NULL))
 		return NULL;
 	if (there == PLACEMENT_OTHER)
 		return something_else(view, i, &finding);
@@ -330,10 +326,13 @@ static bool is_missing(struct image_locator *locator)
 
 	if (locator->complete && locator->complete_at == changes)
 		return false;
-	for (size_t i = 0; i < locator->files; i++)
-		if (images_file(locator->images, i)->code && !locator->progress[i].dropped &&
-		    !is_checked(locator, i, NULL))
+	for (size_t i = 0; i < locator->files; i++) {
+		const struct image_file *file = images_file(locator->images, i);
+
+		if (file->code && !locator->progress[i].dropped &&
+		    !image_locator_found(locator->images, file, NULL))
 			return true;
+	}
 	locator->complete = true;
 	locator->complete_at = changes;
 	return false;
@@ -452,16 +451,6 @@ struct programs *image_locator_programs(struct image_locator *locator)
 	return &locator->programs;
 }
 
-void image_locator_keep_addresses(struct image_locator *locator)
-{
-	locator->programs.unmoved = true;
-}
-
-struct images *image_locator_images(const struct image_locator *locator)
-{
-	return locator->images;
-}
-
 bool image_locator_busy(const struct image_locator *locator)
 {
 	return locator->search != NULL;
@@ -555,7 +544,7 @@ static void end_file(struct image_locator *locator, size_t i, bool *found_any)
 
 	if (!file->code || progress->dropped)
 		return;
-	if (is_checked(locator, i, NULL)) {
+	if (image_locator_found(locator->images, file, NULL)) {
 		*found_any |= file->given;
 		return;
 	}

@@ -61,9 +61,6 @@ const struct guest_threads *image_locator_threads(const struct image_locator *lo
 void image_locator_offer(struct image_locator *locator, const struct regs *regs,
 			 const struct window *stack);
 
-/* The images, for callers that find out themselves where one is, also in the middle of a search: it keeps no pointer to a mapping from one slice to the next. */
-struct images *image_locator_images(const struct image_locator *locator);
-
 /* True while a search has begun and not ended. */
 bool image_locator_busy(const struct image_locator *locator);
 
@@ -72,9 +69,6 @@ struct error *image_locator_work(struct image_locator *locator, uint64_t until_n
 
 /* The files of programs that the guest's system tells of (capture/capture.h). */
 struct programs *image_locator_programs(struct image_locator *locator);
-
-/* Code of programs keeps its addresses, and only the user's files name it: for a dump of one moment. */
-void image_locator_keep_addresses(struct image_locator *locator);
 
 /*
  * The build id of a file that runs in the guest but is not at hand, in hex, and
@@ -90,6 +84,10 @@ const char *image_locator_seen(const struct image_locator *locator, uint64_t *no
 struct error *image_locator_end(struct image_locator *locator);
 
 /* The parts below are the locator's own. */
+
+/* True if the file has been found: at this slide, or (NULL) at all. */
+bool image_locator_found(const struct images *images, const struct image_file *file,
+			 const uint64_t *slide);
 
 /*
  * Takes a Linux kernel's names and unwind tables from the guest's own memory
@@ -154,9 +152,14 @@ struct program_made {
 };
 
 struct programs {
+	/*
+	 * Callers may find out themselves where one is, also in the middle of a search: it keeps no
+	 * pointer to a mapping from one slice to the next.
+	 */
 	struct images *images;
 	struct image_locator_notes notes;
-	bool unmoved;	     /* image_locator_keep_addresses */
+	/* Set for a dump of one moment: code keeps its addresses, and only the user's files name it. */
+	bool unmoved;
 	uint64_t reading_ns; /* that files on this machine took */
 	bool denied;	     /* it was said that some cannot be read */
 	struct program_file file[PROGRAM_FILES_MAX];

@@ -86,17 +86,12 @@ void interpreter_refresh(struct interpreter *interpreter)
 }
 
 struct error *interpreter_merge(struct interpreter *interpreter, const struct vcpu_sample *vcpu,
-				struct frame *frames, size_t max, struct unwind_result *out)
+				struct runtime_stack *stack)
 {
 	struct budget budget = {.left = READ_STEPS};
 	const struct guest_memory memory = {interpreter->target, read_process, &budget};
-	struct runtime_stack stack = {
-		.window = &vcpu->stack, .frames = frames, .n = out->n, .max = max, .end = out->end};
-	struct error *err = runtime_merge(interpreter->runtime, &memory, vcpu->runtime, &stack);
 
-	out->n = stack.n;
-	out->end = stack.end;
-	return err;
+	return runtime_merge(interpreter->runtime, &memory, vcpu->runtime, stack);
 }
 
 void interpreter_tell(const struct interpreter *interpreter, struct sampler_result *out)

@@ -248,12 +248,14 @@ static void a_guest_whose_stacks_all_differ_gets_what_it_may_have(void **state)
 {
 	const uint64_t before = memory("Anonymous"), may_have = MEMORY_MIN;
 	struct run *run = start(true, may_have);
+	struct sampler_result result;
 
 	go_on(run, 200000);
 	print_message("# %lu KiB more\n", (unsigned long)(memory("Anonymous") - before) >> 10);
 	assert_true((uint64_t)stacks_count(run->stacks) * STACKS_NODE_BYTES <= may_have);
 	assert_true(run->cut[UNWIND_NO_ROOM] > 0);
-	assert_int_equal(capture_no_room(run->capture), run->cut[UNWIND_NO_ROOM]);
+	capture_tell(run->capture, &result);
+	assert_int_equal(result.no_room, run->cut[UNWIND_NO_ROOM]);
 	assert_int_equal(run->cut[UNWIND_NO_ROOM] + run->cut[UNWIND_OUTERMOST], 200000);
 	if (!SANITIZED)
 		assert_true(memory("Anonymous") - before < may_have + (4ul << 20));

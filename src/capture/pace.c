@@ -19,11 +19,10 @@ static void set_deadline(struct pace *pace)
 
 void pace_start(struct pace *pace, uint64_t now_ns, uint64_t period_ns, bool jitter, uint64_t seed)
 {
-	pace->start_ns = now_ns;
-	pace->period_ns = period_ns;
-	pace->next = 0;
-	pace->random = seed | 1;
-	pace->jitter = jitter;
+	*pace = (struct pace){.start_ns = now_ns,
+			      .period_ns = period_ns,
+			      .random = seed | 1,
+			      .jitter = jitter};
 	set_deadline(pace);
 }
 
@@ -38,10 +37,15 @@ uint64_t pace_deadline(const struct pace *pace)
 	return pace->deadline_ns;
 }
 
+/* The number of the period that is now. */
+static uint64_t current_period(const struct pace *pace, uint64_t now_ns)
+{
+	return now_ns > pace->start_ns ? (now_ns - pace->start_ns) / pace->period_ns : 0;
+}
+
 uint64_t pace_take(struct pace *pace, uint64_t now_ns)
 {
-	uint64_t current =
-		now_ns > pace->start_ns ? (now_ns - pace->start_ns) / pace->period_ns : 0;
+	const uint64_t current = current_period(pace, now_ns);
 	uint64_t periods = 1;
 
 	/*
@@ -57,8 +61,7 @@ uint64_t pace_take(struct pace *pace, uint64_t now_ns)
 
 void pace_skip(struct pace *pace, uint64_t now_ns)
 {
-	uint64_t current =
-		now_ns > pace->start_ns ? (now_ns - pace->start_ns) / pace->period_ns : 0;
+	const uint64_t current = current_period(pace, now_ns);
 
 	if (current <= pace->next)
 		return;

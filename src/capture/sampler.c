@@ -79,38 +79,22 @@ struct sampler {
 
 const char *sampler_outcome_text(enum sampler_outcome outcome)
 {
-	switch (outcome) {
-	case SAMPLED_TIME:
-		return "the time was over";
-	case SAMPLED_INTERRUPTED:
-		return "interrupted";
-	case SAMPLED_SHUT_DOWN:
-		return "the guest shut down";
-	case SAMPLED_CRASHED:
-		return "the guest crashed";
-	case SAMPLED_GONE:
-		return "the guest is gone";
-	}
-	return "unknown";
+	static const char *const texts[] = {[SAMPLED_TIME] = "the time was over",
+					    [SAMPLED_INTERRUPTED] = "interrupted",
+					    [SAMPLED_SHUT_DOWN] = "the guest shut down",
+					    [SAMPLED_CRASHED] = "the guest crashed",
+					    [SAMPLED_GONE] = "the guest is gone"};
+
+	return texts[outcome];
 }
 
 bool sampler_ended(enum target_life life, enum sampler_outcome *outcome)
 {
-	switch (life) {
-	case LIFE_RUNS:
-	case LIFE_PAUSED:
-	case LIFE_UNGUARDED:
+	if (life == LIFE_RUNS || life == LIFE_PAUSED || life == LIFE_UNGUARDED)
 		return false;
-	case LIFE_SHUT_DOWN:
-		*outcome = SAMPLED_SHUT_DOWN;
-		return true;
-	case LIFE_CRASHED:
-		*outcome = SAMPLED_CRASHED;
-		return true;
-	case LIFE_GONE:
-		break;
-	}
-	*outcome = SAMPLED_GONE;
+	*outcome = life == LIFE_SHUT_DOWN ? SAMPLED_SHUT_DOWN
+		   : life == LIFE_CRASHED ? SAMPLED_CRASHED
+					  : SAMPLED_GONE;
 	return true;
 }
 
@@ -362,10 +346,7 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 		err = loop(&s);
 		priority_restore(&s.priority);
 	}
-	result->retakes = capture_retries(s.capture);
-	result->given_up = capture_given_up(s.capture);
-	result->no_room = capture_no_room(s.capture);
-	capture_tell_interpreters(s.capture, result);
+	capture_tell(s.capture, result);
 	count_waits(&s);
 	waits_free(s.waits);
 	capture_free(s.capture);

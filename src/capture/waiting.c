@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "capture/capture.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,17 +104,6 @@ static bool is_wanted(const struct image_file *file)
 	return file->given && file->code && file->code->start < LOWER_HALF;
 }
 
-static bool is_mapped_at(const struct images *images, const struct image_file *file, uint64_t slide)
-{
-	for (size_t i = 0; i < images_count(images); i++) {
-		const struct image *image = images_get(images, i);
-
-		if (image->file == file && image->checked && image->slide == slide)
-			return true;
-	}
-	return false;
-}
-
 /* Compares file `i` where a mapping of its name has all of its code. */
 static struct error *compare_mapped(struct images *images, size_t i, const struct guest_mapping *at,
 				    const struct guest_memory *memory, bool *added)
@@ -127,7 +117,7 @@ static struct error *compare_mapped(struct images *images, size_t i, const struc
 	if (!at->executable || !at->path || strcmp(basename(at->path), basename(file->path)) != 0)
 		return NULL;
 	slide = at->start - (file->code->start & ~(uint64_t)(FRAME_SIZE - 1));
-	if (file->code->end + slide > at->end || is_mapped_at(images, file, slide) ||
+	if (file->code->end + slide > at->end || image_locator_found(images, file, &slide) ||
 	    placement_check(file->code, slide, memory, &view->regs->pc, 1, &finding) !=
 		    PLACEMENT_SAME ||
 	    budget_over(memory->budget))
@@ -142,7 +132,9 @@ static struct error *compare_mapped(struct images *images, size_t i, const struc
 static struct error *search_mapped(const struct waiting *waiting, const struct guest_thread *thread,
 				   const struct regs *program, bool *added)
 {
-	struct images *images = waiting->locator ? image_locator_images(waiting->locator) : NULL;
+	struct programs *programs =
+		waiting->locator ? image_locator_programs(waiting->locator) : NULL;
+	struct images *images = programs ? programs->images : NULL;
 	struct memory_view view = {waiting->target, program};
 	struct budget budget = {.left = MAPPED_STEPS};
 	const struct guest_memory memory = {&view, memory_view_read, &budget};
@@ -157,7 +149,7 @@ static struct error *search_mapped(const struct waiting *waiting, const struct g
 	if (wanted)
 		err = guest_threads_mappings(waiting->threads, waiting->memory, thread, &list);
 	if (wanted && !err && sysroot_is_given())
-		err = programs_seek(image_locator_programs(waiting->locator), &of, &list);
+		err = programs_seek(programs, &of, &list);
 	*added = images && images_changes(images) != changes;
 	for (size_t i = 0; wanted && i < images_files(images); i++)
 		for (size_t k = 0; k < list.n && !err && is_wanted(images_file(images, i)); k++)
@@ -372,22 +364,15 @@ static bool may_look(const struct waits *waits)
 
 static uint8_t state_of(const struct guest_thread *thread)
 {
-	switch (thread->state) {
-	case THREAD_RUNNABLE:
-		return WAIT_QUEUED;
-	case THREAD_DISK:
-		return WAIT_DISK;
-	case THREAD_STOPPED:
-	case THREAD_TRACED:
-	case THREAD_PARKED:
-		return WAIT_STOPPED;
-	case THREAD_SLEEPING:
-	case THREAD_IDLE:
-	case THREAD_OTHER:
-		return WAIT_SLEEPING;
-	default:
-		return VCPU_RUNNING;
-	}
+	/* The others run, or have ended. */
+	static const uint8_t states[THREAD_STATES] = {
+		[THREAD_RUNNABLE] = WAIT_QUEUED, [THREAD_DISK] = WAIT_DISK,
+		[THREAD_STOPPED] = WAIT_STOPPED, [THREAD_TRACED] = WAIT_STOPPED,
+		[THREAD_PARKED] = WAIT_STOPPED,	 [THREAD_SLEEPING] = WAIT_SLEEPING,
+		[THREAD_IDLE] = WAIT_SLEEPING,	 [THREAD_OTHER] = WAIT_SLEEPING};
+
+	static_assert(VCPU_RUNNING == 0, "what is not in the table");
+	return states[thread->state];
 }
 
 /* Reads the stack, unless it is still the one that was read; false: the thread does not stand still. */
@@ -423,16 +408,6 @@ static uint64_t visit_again(struct waits *waits, struct visit *visit, uint64_t n
 	return now_ns > before_ns ? now_ns - before_ns : 0;
 }
 
-static struct error *make_room(struct waits *waits, uint32_t number)
-{
-	const size_t before = waits->room;
-	struct error *err = ARRAY_RESERVE(&waits->visits, &waits->room, number);
-
-	if (!err)
-		memset(waits->visits + before, 0, (waits->room - before) * sizeof(*waits->visits));
-	return err;
-}
-
 /*
  * A vCPU without work may wait on the stack of a thread that waits itself, whether it has a CPU for
  * that at this moment or not: then the thread has that stack. NULL: none does.
@@ -463,9 +438,7 @@ static struct error *visit_thread(struct waits *waits, const struct waiting *wai
 
 	if (err || !number)
 		return err;
-	err = make_room(waits, number);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE_ZERO(&waits->visits, &waits->room, number));
 	visit = &waits->visits[number - 1];
 	since_ns = visit_again(waits, visit, now_ns);
 	if (state_of(&thread) != VCPU_RUNNING)

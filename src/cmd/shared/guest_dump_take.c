@@ -279,7 +279,7 @@ static struct error *prepare(struct guest_dump_taken *taken, struct target *targ
 	if (!err)
 		err = image_locator_new(target, taken->images, &notes, &taken->locator);
 	if (!err)
-		image_locator_keep_addresses(taken->locator);
+		image_locator_programs(taken->locator)->unmoved = true;
 	if (!err)
 		err = stacks_new(&taken->stacks);
 	if (!err && !options->no_python)
