@@ -275,16 +275,16 @@ static void put_rows(const struct top_picture *p, size_t room, struct text_buffe
 
 static void put_functions(const struct top_picture *p, size_t room, struct text_buffer *buffer)
 {
-	if (p->view->zoom) {
-		if (p->summary->zoom.name)
-			put_row(p, &p->summary->zoom, false, buffer);
-		else
-			text_buffer_put(buffer, STYLE_DIM, "  %s is in no sample now",
-					p->view->zoom);
-		if (!p->summary->zoom.name)
-			text_buffer_end_line(buffer);
-		room -= room > 0;
+	const struct summary_row *zoom = &p->summary->zoom;
+
+	if (p->view->zoom && zoom->name) {
+		put_row(p, zoom, false, buffer);
+	} else if (p->view->zoom) {
+		text_buffer_put(buffer, STYLE_DIM, "  %s is in no sample now", p->view->zoom);
+		text_buffer_end_line(buffer);
 	}
+	if (p->view->zoom && room)
+		room--;
 	put_rows(p, room, buffer);
 }
 

@@ -95,35 +95,29 @@ void screen_size(size_t *width, size_t *height)
 
 int screen_key(void)
 {
-	int key = getch();
+	static const struct {
+		int pressed, key;
+	} keys[] = {{ERR, 0},
+		    {KEY_UP, VIEW_UP},
+		    {KEY_DOWN, VIEW_DOWN},
+		    {KEY_PPAGE, VIEW_PAGE_UP},
+		    {KEY_NPAGE, VIEW_PAGE_DOWN},
+		    {KEY_HOME, VIEW_HOME},
+		    {KEY_ENTER, VIEW_ENTER},
+		    {KEY_RIGHT, VIEW_ENTER},
+		    {'\r', VIEW_ENTER},
+		    {'\n', VIEW_ENTER},
+		    {KEY_LEFT, VIEW_BACK},
+		    {27, VIEW_BACK},
+		    {KEY_BACKSPACE, VIEW_ERASE},
+		    {127, VIEW_ERASE},
+		    {'\b', VIEW_ERASE}};
+	const int pressed = getch();
 
-	switch (key) {
-	case ERR:
-		return 0;
-	case KEY_UP:
-		return VIEW_UP;
-	case KEY_DOWN:
-		return VIEW_DOWN;
-	case KEY_PPAGE:
-		return VIEW_PAGE_UP;
-	case KEY_NPAGE:
-		return VIEW_PAGE_DOWN;
-	case KEY_HOME:
-		return VIEW_HOME;
-	case KEY_ENTER:
-	case KEY_RIGHT:
-	case '\r':
-	case '\n':
-		return VIEW_ENTER;
-	case KEY_LEFT:
-	case 27:
-		return VIEW_BACK;
-	case KEY_BACKSPACE:
-	case 127:
-	case '\b':
-		return VIEW_ERASE;
-	}
-	return key < 128 ? key : VIEW_REDRAW;
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+		if (keys[i].pressed == pressed)
+			return keys[i].key;
+	return pressed < 128 ? pressed : VIEW_REDRAW;
 }
 
 static attr_t attributes(const struct text_buffer_piece *piece)

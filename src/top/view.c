@@ -74,19 +74,15 @@ bool live_view_filter(struct live_view *view, const char *regex)
 
 const char *live_view_prompt_text(const struct live_view *view)
 {
-	switch (view->prompt) {
-	case PROMPT_NONE:
-		break;
-	case PROMPT_FILTER:
-		return "functions that match: ";
-	case PROMPT_SPAN:
-		return "length of the window in seconds: ";
-	case PROMPT_DELAY:
-		return "seconds between pictures: ";
-	case PROMPT_VCPU:
-		return "only vCPU: ";
-	}
-	return NULL;
+	static const char *const texts[] = {
+		[PROMPT_NONE] = NULL,
+		[PROMPT_FILTER] = "functions that match: ",
+		[PROMPT_SPAN] = "length of the window in seconds: ",
+		[PROMPT_DELAY] = "seconds between pictures: ",
+		[PROMPT_VCPU] = "only vCPU: ",
+	};
+
+	return texts[view->prompt];
 }
 
 static void take_seconds(struct live_view *view, double min, double max, uint64_t *ns)
@@ -120,22 +116,14 @@ static void take_typed(struct live_view *view)
 	enum view_prompt prompt = view->prompt;
 
 	view->prompt = PROMPT_NONE;
-	switch (prompt) {
-	case PROMPT_NONE:
-		break;
-	case PROMPT_FILTER:
+	if (prompt == PROMPT_FILTER)
 		(void)live_view_filter(view, view->typed);
-		break;
-	case PROMPT_SPAN:
+	else if (prompt == PROMPT_SPAN)
 		take_seconds(view, SPAN_MIN_S, SPAN_MAX_S, &view->span_ns);
-		break;
-	case PROMPT_DELAY:
+	else if (prompt == PROMPT_DELAY)
 		take_seconds(view, DELAY_MIN_S, DELAY_MAX_S, &view->delay_ns);
-		break;
-	case PROMPT_VCPU:
+	else if (prompt == PROMPT_VCPU)
 		take_vcpu(view);
-		break;
-	}
 }
 
 /* A key while text is asked for. */
