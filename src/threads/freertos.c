@@ -10,14 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
 #include "threads/threads.h"
 
 /* A task that changes is read so often until it stands still. */
 #define READ_TRIES 8
-/* Walks until one has met as many tasks as there are: tasks move from list to list meanwhile. */
-#define WALK_TRIES 16
-/* Tasks of a guest: more are taken for a lie. */
-#define TASKS_MOST 4096u
 
 #define WORD 8u
 
@@ -40,13 +37,6 @@ enum { X29 = 29, X30 = 30, SP64 = 31 };
 /* x29 and x30 with which the port lets a task begin: the frame record of its function. */
 static const uint64_t first_record[2] = {0x2929292929292929u, 0};
 
-struct freertos_threads {
-	struct thread_layout layout;	 /* by the guest's addresses */
-	uint32_t item_bytes, task_bytes; /* that have all that is read of them, but a task's name */
-	uint64_t start, code_bytes;	 /* of all code */
-	uint64_t switch_start, switch_bytes;
-};
-
 /* What is read of a task; what its configuration lacks is 0. */
 struct raw {
 	uint64_t top, stack, stack_end, priority, number, run_time;
@@ -61,7 +51,7 @@ static bool get(const struct guest_memory *memory, uint64_t va, uint64_t *value)
 }
 
 /* Address of a list beside those of ready tasks; 0: there is none. */
-static uint64_t find_list(const struct freertos_threads *own, const struct guest_memory *memory,
+static uint64_t find_list(const struct filed_threads *own, const struct guest_memory *memory,
 			  enum task_variable which)
 {
 	const uint64_t at = own->layout.variables[which];
@@ -74,7 +64,7 @@ static uint64_t find_list(const struct freertos_threads *own, const struct guest
 
 /* A place in all lists. */
 struct cursor {
-	const struct freertos_threads *own;
+	const struct filed_threads *own;
 	const struct guest_memory *memory;
 	uint32_t index;	   /* of the list */
 	uint64_t list;	   /* its address */
@@ -108,7 +98,7 @@ static enum guest_thread_turn enter(struct cursor *cursor, uint32_t index)
 	return TURN_THREAD;
 }
 
-static enum guest_thread_turn begin(struct cursor *cursor, const struct freertos_threads *own,
+static enum guest_thread_turn begin(struct cursor *cursor, const struct filed_threads *own,
 				    const struct guest_memory *memory)
 {
 	*cursor = (struct cursor){.own = own, .memory = memory};
@@ -152,7 +142,7 @@ static enum guest_thread_turn go_on(struct cursor *cursor, uint64_t *task)
 		if (turn != TURN_THREAD)
 			return turn;
 	}
-	if (cursor->to % WORD || ++cursor->tasks > TASKS_MOST ||
+	if (cursor->to % WORD || ++cursor->tasks > THREADS_WALKED_MOST ||
 	    !guest_memory_get(cursor->memory, cursor->to, bytes, cursor->own->item_bytes))
 		return TURN_LOST;
 	item = item_of(layout, bytes);
@@ -189,14 +179,14 @@ static bool awaits_notification(const struct thread_layout *layout, const uint8_
 }
 
 /* False: what is there cannot be a task. */
-static bool read_raw(const struct freertos_threads *own, const struct guest_memory *memory,
+static bool read_raw(const struct filed_threads *own, const struct guest_memory *memory,
 		     uint64_t at, struct raw *out)
 {
 	const struct thread_layout *layout = &own->layout;
 	uint8_t bytes[THREAD_LAYOUT_SPAN + THREAD_LAYOUT_LIST];
 	struct item state, event;
 
-	if (at % WORD || !guest_memory_get(memory, at, bytes, own->task_bytes))
+	if (at % WORD || !guest_memory_get(memory, at, bytes, own->thread_bytes))
 		return false;
 	state = item_of(layout, bytes + layout->at[MEMBER_LINK]);
 	event = item_of(layout, bytes + layout->at[MEMBER_EVENT]);
@@ -218,7 +208,7 @@ static bool read_raw(const struct freertos_threads *own, const struct guest_memo
  * False: it is in no list that tells, as while it is moved. Without types, a task that is suspended is
  * not told from one that waits for a notification.
  */
-static bool state_of(const struct freertos_threads *own, const struct guest_memory *memory,
+static bool state_of(const struct filed_threads *own, const struct guest_memory *memory,
 		     const struct raw *raw, enum guest_thread_state *out)
 {
 	const struct thread_layout *layout = &own->layout;
@@ -243,7 +233,7 @@ static bool state_of(const struct freertos_threads *own, const struct guest_memo
 }
 
 /* The CPU that has this task in a list of pointers; -1: none. */
-static int64_t cpu_in(const struct freertos_threads *own, const struct guest_memory *memory,
+static int64_t cpu_in(const struct filed_threads *own, const struct guest_memory *memory,
 		      uint64_t pointers, uint64_t at)
 {
 	uint64_t task;
@@ -257,7 +247,7 @@ static int64_t cpu_in(const struct freertos_threads *own, const struct guest_mem
 /* configIDLE_TASK_NAME, to which versions for several CPUs add a number. */
 #define IDLE_NAME "IDLE"
 
-static bool is_idle(const struct freertos_threads *own, const struct guest_memory *memory,
+static bool is_idle(const struct filed_threads *own, const struct guest_memory *memory,
 		    const struct raw *raw, const struct guest_thread *task)
 {
 	const uint64_t known = own->layout.variables[TASKS_IDLE];
@@ -268,7 +258,7 @@ static bool is_idle(const struct freertos_threads *own, const struct guest_memor
 }
 
 /* Reads the words that the port has saved; `others`: pc, and those behind it. False: they cannot be such. */
-static bool read_saved(const struct freertos_threads *own, const struct guest_memory *memory,
+static bool read_saved(const struct filed_threads *own, const struct guest_memory *memory,
 		       const struct raw *raw, uint64_t words[SAVED_OTHERS], uint64_t *sp)
 {
 	uint64_t head[SAVED_HEAD], at = raw->top + sizeof(head);
@@ -278,7 +268,7 @@ static bool read_saved(const struct freertos_threads *own, const struct guest_me
 	at += head[0] * SAVED_FLOATS * WORD;
 	*sp = at + SAVED_OTHERS * WORD;
 	return *sp > at && guest_memory_get(memory, at, words, SAVED_OTHERS * WORD) &&
-	       words[0] - own->start < own->code_bytes && !(words[1] & PSTATE_MODE);
+	       words[0] - own->start < own->end - own->start && !(words[1] & PSTATE_MODE);
 }
 
 /* End of a task's stack, or as far as it is looked at. A task that was made after its stack lies behind it. */
@@ -300,7 +290,7 @@ static size_t compared(const uint8_t *stack, size_t len, bool whole)
 }
 
 /* Tasks count no switches: what they have saved, and their stacks, tell whether they have run. */
-static uint64_t run_of(const struct freertos_threads *own, const struct guest_memory *memory,
+static uint64_t run_of(const struct filed_threads *own, const struct guest_memory *memory,
 		       uint64_t at, const struct raw *raw)
 {
 	const uint64_t told[] = {raw->top, raw->woken_at, raw->run_time};
@@ -317,7 +307,7 @@ static uint64_t run_of(const struct freertos_threads *own, const struct guest_me
 }
 
 /* Reads a task, twice. *raw: as it was. False: there is none, or it changes all the time. */
-static bool read_thread(const struct freertos_threads *own, const struct guest_memory *memory,
+static bool read_thread(const struct filed_threads *own, const struct guest_memory *memory,
 			uint64_t at, struct raw *raw, struct guest_thread *out)
 {
 	const uint64_t current = own->layout.current;
@@ -346,7 +336,7 @@ static bool read_thread(const struct freertos_threads *own, const struct guest_m
 	return true;
 }
 
-static size_t count_told(const struct freertos_threads *own, const struct guest_memory *memory)
+static size_t count_told(const struct filed_threads *own, const struct guest_memory *memory)
 {
 	const uint64_t at = own->layout.variables[TASKS_COUNT];
 	uint32_t n;
@@ -354,21 +344,18 @@ static size_t count_told(const struct freertos_threads *own, const struct guest_
 	return guest_memory_get(memory, at, &n, sizeof(n)) ? n : SIZE_MAX;
 }
 
-/* Notes each task's address once, in their order; false: it has not met all. */
-static bool walk(const struct freertos_threads *own, const struct guest_memory *memory,
-		 struct thread_walk *out)
+/* Whole once it has met as many tasks as there are: tasks move from list to list meanwhile. */
+static enum guest_thread_turn walk(const void *state, const struct guest_memory *memory,
+				   struct thread_walk *out)
 {
 	struct cursor cursor;
-	enum guest_thread_turn turn = begin(&cursor, own, memory);
+	enum guest_thread_turn turn = begin(&cursor, state, memory);
+	uint64_t at;
 
-	out->n = 0;
-	while (turn == TURN_THREAD) {
-		assert(out->n <= TASKS_MOST);
-		turn = go_on(&cursor, &out->at[out->n]);
-		out->n += turn == TURN_THREAD;
-	}
-	thread_walk_sort(out);
-	return turn == TURN_END && out->n == count_told(own, memory);
+	while (turn == TURN_THREAD && (turn = go_on(&cursor, &at)) == TURN_THREAD)
+		thread_walk_meet(out, at);
+	out->whole = turn == TURN_END && cursor.tasks >= count_told(state, memory);
+	return turn;
 }
 
 static bool read_listed(const void *state, const struct guest_memory *memory, uint64_t at,
@@ -382,72 +369,29 @@ static bool read_listed(const void *state, const struct guest_memory *memory, ui
 static struct error *list(const void *state, const struct guest_memory *memory,
 			  struct guest_thread_list *out)
 {
-	struct thread_walk tasks = {calloc(TASKS_MOST + 1, sizeof(*tasks.at)), 0};
+	FREED uint64_t *at = calloc(THREADS_WALKED_MOST, sizeof(*at));
+	struct thread_walk tasks = {.at = at};
 	struct error *err;
 	bool whole = false;
 
-	if (!tasks.at)
+	if (!at)
 		return error_no_memory();
-	for (unsigned i = 0; i < WALK_TRIES && !whole && !budget_over(memory->budget); i++)
-		whole = walk(state, memory, &tasks);
-	err = thread_walk_list(&tasks, state, memory, read_listed, out);
+	for (unsigned i = 0; i < THREAD_WALK_TRIES && !whole && !budget_over(memory->budget); i++) {
+		tasks.n = 0;
+		whole = walk(state, memory, &tasks) == TURN_END;
+		thread_walk_sort(&tasks);
+		whole = whole && tasks.n == count_told(state, memory);
+	}
+	err = thread_walk_list(&tasks, state, memory, out);
 	if (!whole)
 		out->trouble = THREADS_LOST;
-	free(tasks.at);
 	return err;
-}
-
-/* The next higher address of all tasks; UINT64_MAX: there is none. */
-static enum guest_thread_turn find_next(const struct freertos_threads *own,
-					const struct guest_memory *memory, uint64_t last,
-					uint64_t *to)
-{
-	enum guest_thread_turn turn = TURN_LOST;
-	bool whole = false;
-
-	for (unsigned i = 0; i < WALK_TRIES && !whole && !budget_over(memory->budget); i++) {
-		struct cursor cursor;
-		uint64_t at;
-
-		*to = UINT64_MAX;
-		turn = begin(&cursor, own, memory);
-		while (turn == TURN_THREAD && (turn = go_on(&cursor, &at)) == TURN_THREAD)
-			if (at > last && at < *to)
-				*to = at;
-		whole = turn == TURN_END && cursor.tasks >= count_told(own, memory);
-	}
-	return turn;
-}
-
-/* The task with the next higher address: places in lists change all the time. */
-static enum guest_thread_turn next(const void *state, const struct guest_memory *memory,
-				   struct guest_thread *thread)
-{
-	uint64_t to = thread->at;
-
-	do {
-		const enum guest_thread_turn turn = find_next(state, memory, to, &to);
-
-		if (turn == TURN_LOST || to == UINT64_MAX)
-			return turn;
-		/* A task that is left out has its turn later. */
-	} while ((!read_listed(state, memory, to, thread) || thread->idle) &&
-		 !budget_over(memory->budget));
-	return budget_over(memory->budget) ? TURN_LOST : TURN_THREAD;
-}
-
-static uint32_t cpus(const void *state, const struct guest_memory *memory)
-{
-	const struct freertos_threads *own = state;
-
-	(void)memory;
-	return (uint32_t)own->layout.cpus;
 }
 
 static bool running(const void *state, const struct guest_memory *memory, uint32_t cpu,
 		    struct guest_thread *out)
 {
-	const struct freertos_threads *own = state;
+	const struct filed_threads *own = state;
 	uint64_t at;
 
 	for (unsigned i = 0; i < READ_TRIES; i++)
@@ -461,7 +405,7 @@ static bool running(const void *state, const struct guest_memory *memory, uint32
 /* The pointers of several CPUs are told apart by a register that no copy has. */
 static bool request(const void *state, struct thread_request *out)
 {
-	const struct freertos_threads *own = state;
+	const struct filed_threads *own = state;
 
 	*out = (struct thread_request){.address = own->layout.current};
 	for (size_t i = 0; i < THREAD_PIECES; i++)
@@ -475,19 +419,6 @@ static bool decode(const struct thread_copy *copy, struct guest_thread *out)
 	*out = thread_by_address(copy->at);
 	out->state = THREAD_RUNNING;
 	return copy->at && copy->at % WORD == 0 && !memcmp(copy->piece[0], &copy->at, WORD);
-}
-
-static bool complete(const void *state, const struct guest_memory *memory,
-		     struct guest_thread *thread)
-{
-	return read_listed(state, memory, thread->at, thread);
-}
-
-static bool switches(const void *state, uint64_t va)
-{
-	const struct freertos_threads *own = state;
-
-	return va - own->switch_start < own->switch_bytes;
 }
 
 /* x0 to x29 stand in pairs, the first pair last. */
@@ -506,7 +437,7 @@ static void take_registers(const uint64_t words[SAVED_OTHERS], uint64_t sp,
 static bool saved(const void *state, const struct guest_memory *memory, struct guest_thread *thread,
 		  struct thread_saved *out)
 {
-	const struct freertos_threads *own = state;
+	const struct filed_threads *own = state;
 	const struct guest_thread before = *thread;
 	uint64_t words[SAVED_OTHERS], sp;
 	struct raw raw;
@@ -522,16 +453,7 @@ static bool saved(const void *state, const struct guest_memory *memory, struct g
 	return out->stack_end > sp;
 }
 
-static bool stands(const void *state, const struct guest_memory *memory,
-		   const struct guest_thread *thread)
-{
-	struct guest_thread now;
-
-	return read_listed(state, memory, thread->at, &now) && thread_is_same(thread, &now) &&
-	       now.cpu < 0 && now.run == thread->run;
-}
-
-static void measure(struct freertos_threads *own)
+static void measure(struct filed_threads *own)
 {
 	const uint32_t *at = own->layout.at;
 
@@ -541,13 +463,13 @@ static void measure(struct freertos_threads *own)
 		const bool item = i == MEMBER_LINK || i == MEMBER_EVENT;
 		const uint32_t end = at[i] + (item ? own->item_bytes : WORD);
 
-		if (i != MEMBER_NAME && end > own->task_bytes)
-			own->task_bytes = end;
+		if (i != MEMBER_NAME && end > own->thread_bytes)
+			own->thread_bytes = end;
 	}
 }
 
 /* Offsets of a known version are believed where the task that runs makes sense by them, and the lists of all. */
-static bool is_proven(const struct freertos_threads *own, const struct guest_memory *memory)
+static bool is_proven(const struct filed_threads *own, const struct guest_memory *memory)
 {
 	struct guest_thread task;
 	struct cursor cursor;
@@ -561,24 +483,13 @@ static bool is_proven(const struct freertos_threads *own, const struct guest_mem
 struct error *freertos_threads_find(const struct guest_memory *memory,
 				    const struct image_file *file, uint64_t slide, void **state)
 {
-	struct freertos_threads *own = calloc(1, sizeof(*own));
-	struct symbol symbol;
+	struct filed_threads *own = filed_threads_new(file, slide);
 
 	if (!own)
 		return error_no_memory();
-	own->layout = file->threads;
+	own->read = read_listed;
+	own->walk = walk;
 	measure(own);
-	own->layout.head += slide;
-	own->layout.current += slide;
-	for (size_t i = 0; i < TASK_VARIABLES; i++)
-		own->layout.variables[i] += own->layout.variables[i] ? slide : 0;
-	own->start = file->code->start + slide;
-	own->code_bytes = file->code->end - file->code->start;
-	if (file->symbols && file->threads.switches[0] &&
-	    symbols_find(file->symbols, file->threads.switches[0], &symbol)) {
-		own->switch_start = symbol.start + slide;
-		own->switch_bytes = symbol.end - symbol.start;
-	}
 	*state = is_proven(own, memory) ? own : NULL;
 	if (!*state)
 		free(own);
@@ -588,12 +499,12 @@ struct error *freertos_threads_find(const struct guest_memory *memory,
 const struct threads_system threads_freertos = {.name = "FreeRTOS",
 						.close = free,
 						.list = list,
-						.next = next,
-						.cpus = cpus,
+						.next = filed_threads_next,
+						.cpus = filed_threads_cpus,
 						.running = running,
 						.request = request,
 						.decode = decode,
-						.complete = complete,
-						.switches = switches,
+						.complete = filed_threads_complete,
+						.switches = filed_threads_switches,
 						.saved = saved,
-						.stands = stands};
+						.stands = filed_threads_stands};

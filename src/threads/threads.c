@@ -328,16 +328,14 @@ void thread_walk_sort(struct thread_walk *walk)
 }
 
 struct error *thread_walk_list(const struct thread_walk *walk, const void *state,
-			       const struct guest_memory *memory,
-			       bool (*read)(const void *state, const struct guest_memory *memory,
-					    uint64_t at, struct guest_thread *out),
-			       struct guest_thread_list *out)
+			       const struct guest_memory *memory, struct guest_thread_list *out)
 {
+	const struct filed_threads *own = state;
 	struct guest_thread thread;
 	struct error *err = NULL;
 
 	for (size_t i = 0; i < walk->n && !err; i++) {
-		if (!read(state, memory, walk->at[i], &thread))
+		if (!own->read(own, memory, walk->at[i], &thread))
 			out->trouble = "some of the guest's threads make no sense, or changed all "
 				       "the time, and are left out";
 		else if (!thread.idle)

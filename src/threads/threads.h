@@ -447,11 +447,54 @@ bool thread_name_read(const struct guest_memory *memory, uint64_t at, uint64_t n
 #define THREAD_HASH 0xcbf29ce484222325u
 uint64_t thread_hash(uint64_t from, const void *bytes, size_t len);
 
+/* Threads of such a guest: more are taken for a lie. */
+#define THREADS_WALKED_MOST 4096u
+
 /* Addresses of threads that a walk has met. */
 struct thread_walk {
-	uint64_t *at;
+	uint64_t *at; /* [THREADS_WALKED_MOST]; NULL: not all of them are wanted */
 	size_t n;
+	uint64_t last, next; /* the lowest behind `last`; UINT64_MAX: none */
+	bool whole;	     /* another walk would find no more */
 };
+
+void thread_walk_meet(struct thread_walk *walk, uint64_t at);
+
+/*
+ * State of a system that is known by its file. Places in its lists change all the time: the next thread is
+ * the one with the next higher address.
+ */
+struct filed_threads {
+	struct thread_layout layout; /* by the guest's addresses */
+	uint64_t start, end;	     /* of all code */
+	struct {
+		uint64_t start, end;
+	} switches[THREAD_SWITCHES];
+	/* That have all that is read of a thread, but its name, and of FreeRTOS's items. */
+	uint32_t thread_bytes, item_bytes;
+	/* Reads a thread, twice; false: there is none, or it changes all the time. */
+	bool (*read)(const void *state, const struct guest_memory *memory, uint64_t at,
+		     struct guest_thread *out);
+	/* Meets all threads once, and tells whether it is whole. TURN_END: no list led nowhere. */
+	enum guest_thread_turn (*walk)(const void *state, const struct guest_memory *memory,
+				       struct thread_walk *walk);
+};
+
+/* All of it but bytes, for a file at `slide`, without read and walk; NULL: no memory. */
+struct filed_threads *filed_threads_new(const struct image_file *file, uint64_t slide);
+
+/* threads_system.next, .cpus, .switches, .complete and .stands of these. */
+enum guest_thread_turn filed_threads_next(const void *state, const struct guest_memory *memory,
+					  struct guest_thread *thread);
+uint32_t filed_threads_cpus(const void *state, const struct guest_memory *memory);
+bool filed_threads_switches(const void *state, uint64_t va);
+bool filed_threads_complete(const void *state, const struct guest_memory *memory,
+			    struct guest_thread *thread);
+bool filed_threads_stands(const void *state, const struct guest_memory *memory,
+			  const struct guest_thread *thread);
+
+/* Walks until one is whole. */
+#define THREAD_WALK_TRIES 16u
 
 /* Brings them in their order, each once. */
 void thread_walk_sort(struct thread_walk *walk);
@@ -461,11 +504,8 @@ void thread_walk_sort(struct thread_walk *walk);
 	"a list of the guest's threads leads nowhere, never ends or is changed all the time: " \
 	"some may be missing"
 
-/* Lists those that read() can read, but idle ones. */
+/* Lists those that can be read, but idle ones. */
 struct error *thread_walk_list(const struct thread_walk *walk, const void *state,
-			       const struct guest_memory *memory,
-			       bool (*read)(const void *state, const struct guest_memory *memory,
-					    uint64_t at, struct guest_thread *out),
-			       struct guest_thread_list *out);
+			       const struct guest_memory *memory, struct guest_thread_list *out);
 
 #endif

@@ -14,14 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
 #include "threads/threads.h"
 
 /* A thread that changes is read so often until it stands still. */
 #define READ_TRIES 8
-/* Walks until two of them have found the same. */
-#define WALK_TRIES 16
-/* Threads of a guest, and schedulers: more are taken for a lie. */
-#define THREADS_MOST	4096u
+/* Schedulers of a guest: more are taken for a lie. */
 #define SCHEDULERS_MOST 64u
 
 /* Bytes of a stack that are looked at. */
@@ -39,37 +37,128 @@
 /* include/sched.h */
 #define MINIOS_RUNNABLE 0x1u
 
-struct unikernel_threads {
-	struct thread_layout layout; /* by the guest's addresses */
-	uint64_t start, end;	     /* of all code */
-	struct {
-		uint64_t start, end;
-	} switches[THREAD_SWITCHES];
-};
-
 /* What is read of a thread; what the system has not is 0. */
 struct raw {
 	uint64_t ip, sp, name, stack, scheduler, cpu_ns, flags;
 };
+
+/* What FreeRTOS has in common with them, too. */
+
+struct filed_threads *filed_threads_new(const struct image_file *file, uint64_t slide)
+{
+	struct filed_threads *own = calloc(1, sizeof(*own));
+	struct symbol symbol;
+
+	if (!own)
+		return NULL;
+	own->layout = file->threads;
+	own->layout.head += slide;
+	own->layout.current += slide;
+	own->layout.starter += slide;
+	for (size_t i = 0; i < TASK_VARIABLES; i++)
+		own->layout.variables[i] += own->layout.variables[i] ? slide : 0;
+	own->start = file->code->start + slide;
+	own->end = file->code->end + slide;
+	for (size_t i = 0; i < THREAD_SWITCHES && file->symbols; i++)
+		if (file->threads.switches[i] &&
+		    symbols_find(file->symbols, file->threads.switches[i], &symbol)) {
+			own->switches[i].start = symbol.start + slide;
+			own->switches[i].end = symbol.end + slide;
+		}
+	return own;
+}
+
+bool filed_threads_switches(const void *state, uint64_t va)
+{
+	const struct filed_threads *own = state;
+
+	for (size_t i = 0; i < THREAD_SWITCHES; i++)
+		if (va - own->switches[i].start < own->switches[i].end - own->switches[i].start)
+			return true;
+	return false;
+}
+
+void thread_walk_meet(struct thread_walk *walk, uint64_t at)
+{
+	if (walk->at) {
+		assert(walk->n < THREADS_WALKED_MOST);
+		walk->at[walk->n++] = at;
+	}
+	if (at > walk->last && at < walk->next)
+		walk->next = at;
+}
+
+enum guest_thread_turn filed_threads_next(const void *state, const struct guest_memory *memory,
+					  struct guest_thread *thread)
+{
+	const struct filed_threads *own = state;
+	struct thread_walk walk = {.next = thread->at};
+
+	do {
+		enum guest_thread_turn turn = TURN_LOST;
+
+		walk.last = walk.next;
+		walk.whole = false;
+		for (unsigned i = 0; i < THREAD_WALK_TRIES && !walk.whole; i++) {
+			if (budget_over(memory->budget))
+				break;
+			walk.next = UINT64_MAX;
+			turn = own->walk(own, memory, &walk);
+		}
+		if (turn == TURN_LOST || walk.next == UINT64_MAX)
+			return turn;
+		/* A thread that is left out has its turn later. */
+	} while ((!own->read(own, memory, walk.next, thread) || thread->idle) &&
+		 !budget_over(memory->budget));
+	return budget_over(memory->budget) ? TURN_LOST : TURN_THREAD;
+}
+
+uint32_t filed_threads_cpus(const void *state, const struct guest_memory *memory)
+{
+	const struct filed_threads *own = state;
+
+	(void)memory;
+	return (uint32_t)own->layout.cpus;
+}
+
+bool filed_threads_complete(const void *state, const struct guest_memory *memory,
+			    struct guest_thread *thread)
+{
+	const struct filed_threads *own = state;
+
+	return own->read(own, memory, thread->at, thread);
+}
+
+bool filed_threads_stands(const void *state, const struct guest_memory *memory,
+			  const struct guest_thread *thread)
+{
+	const struct filed_threads *own = state;
+	struct guest_thread now;
+
+	return own->read(own, memory, thread->at, &now) && thread_is_same(thread, &now) &&
+	       now.cpu < 0 && now.run == thread->run;
+}
+
+/* Unikraft and Mini-OS. */
 
 static bool get(const struct guest_memory *memory, uint64_t va, uint64_t *value)
 {
 	return guest_memory_get(memory, va, value, WORD);
 }
 
-static bool is_minios(const struct unikernel_threads *own)
+static bool is_minios(const struct filed_threads *own)
 {
 	return own->layout.system == UNIKERNEL_MINIOS;
 }
 
-static bool is_code(const struct unikernel_threads *own, uint64_t va)
+static bool is_code(const struct filed_threads *own, uint64_t va)
 {
 	return va >= own->start && va < own->end;
 }
 
 /* A place in the lists of all schedulers. */
 struct cursor {
-	const struct unikernel_threads *own;
+	const struct filed_threads *own;
 	const struct guest_memory *memory;
 	uint64_t scheduler; /* 0: the list has none */
 	uint64_t node;	    /* the link that leads on */
@@ -86,7 +175,7 @@ static enum guest_thread_turn enter(struct cursor *cursor, uint64_t scheduler)
 	return scheduler % WORD || ++cursor->schedulers > SCHEDULERS_MOST ? TURN_LOST : TURN_THREAD;
 }
 
-static enum guest_thread_turn begin(struct cursor *cursor, const struct unikernel_threads *own,
+static enum guest_thread_turn begin(struct cursor *cursor, const struct filed_threads *own,
 				    const struct guest_memory *memory)
 {
 	uint64_t scheduler;
@@ -117,7 +206,7 @@ static enum guest_thread_turn go_on(struct cursor *cursor, uint64_t *thread)
 		if (turn != TURN_THREAD)
 			return turn;
 	}
-	if (to % WORD || ++cursor->threads > THREADS_MOST ||
+	if (to % WORD || ++cursor->threads > THREADS_WALKED_MOST ||
 	    !get(cursor->memory, to + at[MEMBER_LINK] + WORD, &back) || back != cursor->node)
 		return TURN_LOST;
 	cursor->node = to + at[MEMBER_LINK];
@@ -125,7 +214,7 @@ static enum guest_thread_turn go_on(struct cursor *cursor, uint64_t *thread)
 	return TURN_THREAD;
 }
 
-static uint64_t member(const struct unikernel_threads *own, const uint8_t *bytes,
+static uint64_t member(const struct filed_threads *own, const uint8_t *bytes,
 		       enum thread_member which)
 {
 	uint64_t value;
@@ -134,16 +223,12 @@ static uint64_t member(const struct unikernel_threads *own, const uint8_t *bytes
 	return value;
 }
 
-static bool read_raw(const struct unikernel_threads *own, const struct guest_memory *memory,
+static bool read_raw(const struct filed_threads *own, const struct guest_memory *memory,
 		     uint64_t at, struct raw *out)
 {
 	uint8_t bytes[THREAD_LAYOUT_SPAN + WORD];
-	uint32_t span = 0;
 
-	for (size_t i = 0; i <= MEMBER_CPU_TIME; i++)
-		if (own->layout.at[i] + WORD > span)
-			span = own->layout.at[i] + WORD;
-	if (!guest_memory_get(memory, at, bytes, span))
+	if (!guest_memory_get(memory, at, bytes, own->thread_bytes))
 		return false;
 	*out = (struct raw){.ip = member(own, bytes, MEMBER_IP),
 			    .sp = member(own, bytes, MEMBER_SP),
@@ -158,7 +243,7 @@ static bool read_raw(const struct unikernel_threads *own, const struct guest_mem
 }
 
 /* Could it be a thread? One of Mini-OS is told by its stack, one of Unikraft has a scheduler. */
-static bool is_plausible(const struct unikernel_threads *own, const struct guest_memory *memory,
+static bool is_plausible(const struct filed_threads *own, const struct guest_memory *memory,
 			 uint64_t at, const struct raw *raw)
 {
 	uint64_t owner, list;
@@ -172,7 +257,7 @@ static bool is_plausible(const struct unikernel_threads *own, const struct guest
 }
 
 /* Has this thread of Mini-OS ever run? */
-static bool has_started(const struct unikernel_threads *own, const struct guest_memory *memory,
+static bool has_started(const struct filed_threads *own, const struct guest_memory *memory,
 			uint64_t at)
 {
 	uint64_t ip, sp, function;
@@ -184,14 +269,14 @@ static bool has_started(const struct unikernel_threads *own, const struct guest_
 }
 
 /* The last of Mini-OS's list that has run runs, or waits with all others; 0: none. */
-static uint64_t find_last(const struct unikernel_threads *own, const struct guest_memory *memory)
+static uint64_t find_last(const struct filed_threads *own, const struct guest_memory *memory)
 {
 	const uint64_t head = own->layout.head, link = own->layout.at[MEMBER_LINK];
 	uint64_t node;
 
 	if (!get(memory, head + WORD, &node))
 		return 0;
-	for (unsigned i = 0; i < THREADS_MOST && node != head; i++)
+	for (unsigned i = 0; i < THREADS_WALKED_MOST && node != head; i++)
 		if (has_started(own, memory, node - link))
 			return node - link;
 		else if (!get(memory, node + WORD, &node))
@@ -200,7 +285,7 @@ static uint64_t find_last(const struct unikernel_threads *own, const struct gues
 }
 
 /* The CPU that a thread runs on; -1: it runs on none. */
-static int64_t cpu_of(const struct unikernel_threads *own, const struct guest_memory *memory,
+static int64_t cpu_of(const struct filed_threads *own, const struct guest_memory *memory,
 		      uint64_t at)
 {
 	uint64_t now;
@@ -213,7 +298,7 @@ static int64_t cpu_of(const struct unikernel_threads *own, const struct guest_me
 	return -1;
 }
 
-static enum guest_thread_state state_of(const struct unikernel_threads *own, const struct raw *raw,
+static enum guest_thread_state state_of(const struct filed_threads *own, const struct raw *raw,
 					int64_t cpu)
 {
 	const uint32_t runnable = is_minios(own) ? MINIOS_RUNNABLE : UK_RUNNABLE;
@@ -226,7 +311,7 @@ static enum guest_thread_state state_of(const struct unikernel_threads *own, con
 }
 
 /* End of a thread's stack, or as far as it is looked at; 0: the stack pointer is in none. */
-static uint64_t stack_end(const struct unikernel_threads *own, const struct raw *raw)
+static uint64_t stack_end(const struct filed_threads *own, const struct raw *raw)
 {
 	const uint64_t most = raw->sp + STACK_MOST, end = raw->stack + MINIOS_STACK;
 
@@ -238,7 +323,7 @@ static uint64_t stack_end(const struct unikernel_threads *own, const struct raw 
 }
 
 /* Unikraft counts the time of each run. Of Mini-OS the stack itself tells. */
-static uint64_t run_of(const struct unikernel_threads *own, const struct guest_memory *memory,
+static uint64_t run_of(const struct filed_threads *own, const struct guest_memory *memory,
 		       const struct raw *raw)
 {
 	uint64_t run = thread_hash(THREAD_HASH, &raw->ip, sizeof(raw->ip));
@@ -253,7 +338,7 @@ static uint64_t run_of(const struct unikernel_threads *own, const struct guest_m
 }
 
 /* Reads a thread, twice. *raw: as it was. False: there is none, or it changes all the time. */
-static bool read_thread(const struct unikernel_threads *own, const struct guest_memory *memory,
+static bool read_thread(const struct filed_threads *own, const struct guest_memory *memory,
 			uint64_t at, struct raw *raw, struct guest_thread *out)
 {
 	struct raw before;
@@ -278,33 +363,40 @@ static bool read_thread(const struct unikernel_threads *own, const struct guest_
 	       thread_name_read(memory, at, raw->name, out->name);
 }
 
-/* Notes each thread's address once. */
-static enum guest_thread_turn walk(const struct unikernel_threads *own,
-				   const struct guest_memory *memory, struct thread_walk *out)
+static enum guest_thread_turn walk(const void *state, const struct guest_memory *memory,
+				   struct thread_walk *out)
 {
 	struct cursor cursor;
-	enum guest_thread_turn turn = begin(&cursor, own, memory);
+	enum guest_thread_turn turn = begin(&cursor, state, memory);
+	uint64_t at;
 
-	out->n = 0;
-	while (turn == TURN_THREAD) {
-		assert(out->n <= THREADS_MOST);
-		turn = go_on(&cursor, &out->at[out->n]);
-		out->n += turn == TURN_THREAD;
-	}
-	thread_walk_sort(out);
+	while (turn == TURN_THREAD && (turn = go_on(&cursor, &at)) == TURN_THREAD)
+		thread_walk_meet(out, at);
+	out->whole = true;
 	return turn;
 }
 
+/* True if no list led nowhere. */
+static bool walk_all(const void *state, const struct guest_memory *memory, struct thread_walk *out)
+{
+	bool ended;
+
+	out->n = 0;
+	ended = walk(state, memory, out) == TURN_END;
+	thread_walk_sort(out);
+	return ended;
+}
+
 /* Walks until two walks have met the same threads: one that the scheduler moves meanwhile hides others. */
-static bool walk_twice(const struct unikernel_threads *own, const struct guest_memory *memory,
+static bool walk_twice(const void *state, const struct guest_memory *memory,
 		       struct thread_walk walks[2])
 {
-	bool ended = walk(own, memory, &walks[0]) == TURN_END, same = false;
+	bool ended = walk_all(state, memory, &walks[0]), same = false;
 
-	for (unsigned i = 1; i < WALK_TRIES && !same && !budget_over(memory->budget); i++) {
+	for (unsigned i = 1; i < THREAD_WALK_TRIES && !same && !budget_over(memory->budget); i++) {
 		const bool last = ended;
 
-		ended = walk(own, memory, &walks[i % 2]) == TURN_END;
+		ended = walk_all(state, memory, &walks[i % 2]);
 		same = ended && last && walks[0].n == walks[1].n &&
 		       !memcmp(walks[0].at, walks[1].at, walks[0].n * sizeof(*walks[0].at));
 	}
@@ -322,58 +414,24 @@ static bool read_listed(const void *state, const struct guest_memory *memory, ui
 static struct error *list(const void *state, const struct guest_memory *memory,
 			  struct guest_thread_list *out)
 {
-	uint64_t *at = calloc(2 * (THREADS_MOST + 1), sizeof(*at));
-	struct thread_walk walks[2] = {{at, 0}, {at + THREADS_MOST + 1, 0}};
+	FREED uint64_t *at = calloc(2 * THREADS_WALKED_MOST, sizeof(*at));
+	struct thread_walk walks[2] = {{.at = at}, {.at = at + THREADS_WALKED_MOST}};
 	struct error *err;
 	bool whole;
 
 	if (!at)
 		return error_no_memory();
 	whole = walk_twice(state, memory, walks);
-	err = thread_walk_list(&walks[0], state, memory, read_listed, out);
+	err = thread_walk_list(&walks[0], state, memory, out);
 	if (!whole)
 		out->trouble = THREADS_LOST;
-	free(at);
 	return err;
-}
-
-/* The thread with the next higher address: places in lists change with each switch. */
-static enum guest_thread_turn next(const void *state, const struct guest_memory *memory,
-				   struct guest_thread *thread)
-{
-	const struct unikernel_threads *own = state;
-	uint64_t at, to = thread->at;
-	struct cursor cursor;
-	struct raw raw;
-
-	do {
-		const uint64_t last = to;
-		enum guest_thread_turn turn = begin(&cursor, own, memory);
-
-		to = UINT64_MAX;
-		while (turn == TURN_THREAD && (turn = go_on(&cursor, &at)) == TURN_THREAD)
-			if (at > last && at < to)
-				to = at;
-		if (turn == TURN_LOST || to == UINT64_MAX)
-			return turn;
-		/* A thread that is left out has its turn later. */
-	} while ((!read_thread(own, memory, to, &raw, thread) || thread->idle) &&
-		 !budget_over(memory->budget));
-	return budget_over(memory->budget) ? TURN_LOST : TURN_THREAD;
-}
-
-static uint32_t cpus(const void *state, const struct guest_memory *memory)
-{
-	const struct unikernel_threads *own = state;
-
-	(void)memory;
-	return (uint32_t)own->layout.cpus;
 }
 
 static bool running(const void *state, const struct guest_memory *memory, uint32_t cpu,
 		    struct guest_thread *out)
 {
-	const struct unikernel_threads *own = state;
+	const struct filed_threads *own = state;
 	uint64_t at = 0;
 	struct raw raw;
 
@@ -394,7 +452,7 @@ static bool running(const void *state, const struct guest_memory *memory, uint32
 /* The pointers of several CPUs are told apart by a register that no copy has. */
 static bool request(const void *state, struct thread_request *out)
 {
-	const struct unikernel_threads *own = state;
+	const struct filed_threads *own = state;
 
 	*out = (struct thread_request){0};
 	for (size_t i = 0; i < THREAD_PIECES; i++)
@@ -419,26 +477,10 @@ static bool decode_minios(const struct thread_copy *copy, struct guest_thread *o
 	return !memcmp(copy->piece[0], &copy->own, WORD) && decode(copy, out);
 }
 
-static bool complete(const void *state, const struct guest_memory *memory,
-		     struct guest_thread *thread)
-{
-	return read_listed(state, memory, thread->at, thread);
-}
-
-static bool switches(const void *state, uint64_t va)
-{
-	const struct unikernel_threads *own = state;
-
-	for (size_t i = 0; i < THREAD_SWITCHES; i++)
-		if (va >= own->switches[i].start && va < own->switches[i].end)
-			return true;
-	return false;
-}
-
 static bool details(const void *state, const struct guest_memory *memory,
 		    const struct guest_thread *thread, struct thread_details *out)
 {
-	const struct unikernel_threads *own = state;
+	const struct filed_threads *own = state;
 	uint64_t stack;
 
 	snprintf(out->process, sizeof(out->process), "%s",
@@ -453,7 +495,7 @@ static bool details(const void *state, const struct guest_memory *memory,
 static bool saved(const void *state, const struct guest_memory *memory, struct guest_thread *thread,
 		  struct thread_saved *out)
 {
-	const struct unikernel_threads *own = state;
+	const struct filed_threads *own = state;
 	const struct guest_thread before = *thread;
 	struct raw raw;
 
@@ -467,30 +509,8 @@ static bool saved(const void *state, const struct guest_memory *memory, struct g
 	return is_code(own, raw.ip) && out->stack_end;
 }
 
-static bool stands(const void *state, const struct guest_memory *memory,
-		   const struct guest_thread *thread)
-{
-	struct guest_thread now;
-
-	return read_listed(state, memory, thread->at, &now) && thread_is_same(thread, &now) &&
-	       now.cpu < 0 && now.run == thread->run;
-}
-
-static void find_switches(const struct image_file *file, uint64_t slide,
-			  struct unikernel_threads *own)
-{
-	struct symbol symbol;
-
-	for (size_t i = 0; i < THREAD_SWITCHES && file->symbols; i++)
-		if (file->threads.switches[i] &&
-		    symbols_find(file->symbols, file->threads.switches[i], &symbol)) {
-			own->switches[i].start = symbol.start + slide;
-			own->switches[i].end = symbol.end + slide;
-		}
-}
-
 /* Offsets of a known version are believed where threads make sense by them. */
-static bool is_proven(const struct unikernel_threads *own, const struct guest_memory *memory)
+static bool is_proven(const struct filed_threads *own, const struct guest_memory *memory)
 {
 	struct guest_thread thread;
 	struct cursor cursor;
@@ -505,30 +525,30 @@ static bool is_proven(const struct unikernel_threads *own, const struct guest_me
 struct error *unikernel_threads_find(const struct guest_memory *memory,
 				     const struct image_file *file, uint64_t slide, void **state)
 {
-	struct unikernel_threads *own = calloc(1, sizeof(*own));
+	struct filed_threads *own = filed_threads_new(file, slide);
 
 	if (!own)
 		return error_no_memory();
-	own->layout = file->threads;
-	own->layout.head += slide;
-	own->layout.current += slide;
-	own->layout.starter += slide;
-	own->start = file->code->start + slide;
-	own->end = file->code->end + slide;
-	find_switches(file, slide, own);
+	own->read = read_listed;
+	own->walk = walk;
+	for (size_t i = 0; i <= MEMBER_CPU_TIME; i++)
+		if (own->layout.at[i] + WORD > own->thread_bytes)
+			own->thread_bytes = own->layout.at[i] + WORD;
 	*state = is_proven(own, memory) ? own : NULL;
 	if (!*state)
 		free(own);
 	return NULL;
 }
 
-#define UNIKERNEL(system, decoding, idling)                                                       \
-	{                                                                                         \
-		.name = system, .close = free, .list = list, .next = next, .cpus = cpus,          \
-		.running = running, .request = request, .decode = decoding, .complete = complete, \
-		.switches = switches, .idles = idling, .details = details, .saved = saved,        \
-		.stands = stands                                                                  \
+#define UNIKERNEL(system, decoding, idling)                                              \
+	{                                                                                \
+		.name = system, .close = free, .list = list, .next = filed_threads_next, \
+		.cpus = filed_threads_cpus, .running = running, .request = request,      \
+		.decode = decoding, .complete = filed_threads_complete,                  \
+		.switches = filed_threads_switches, .idles = idling, .details = details, \
+		.saved = saved, .stands = filed_threads_stands                           \
 	}
 
 const struct threads_system threads_unikraft = UNIKERNEL("Unikraft", decode, NULL);
-const struct threads_system threads_minios = UNIKERNEL("Mini-OS", decode_minios, switches);
+const struct threads_system threads_minios =
+	UNIKERNEL("Mini-OS", decode_minios, filed_threads_switches);
