@@ -89,16 +89,6 @@ static bool is_plain(unsigned char c, size_t at)
 	return at && strchr("-.+@:,=", c) && c;
 }
 
-/* FNV-1a */
-static uint64_t number_of(const char *text)
-{
-	uint64_t number = UINT64_C(0xcbf29ce484222325);
-
-	for (; *text; text++)
-		number = (number ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-	return number;
-}
-
 void store_guest(const char *kind, const char *name, const char *id, char out[STORE_GUEST_MAX])
 {
 	char made[80];
@@ -111,7 +101,7 @@ void store_guest(const char *kind, const char *name, const char *id, char out[ST
 	for (size_t i = 0; name[i]; i++) {
 		if (len > NAME_KEPT) {
 			snprintf(out + len, STORE_GUEST_MAX - len, "%%%016" PRIx64,
-				 number_of(name));
+				 hash_bytes(HASH_BEGIN, name, strlen(name)));
 			return;
 		}
 		if (is_plain((unsigned char)name[i], i))

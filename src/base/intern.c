@@ -156,14 +156,11 @@ static struct error *intern_text(struct pool *pool, const char **text)
 
 struct error *pool_intern_frames(struct pool *pool, struct source_frame *frames, size_t n)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < n && !err; i++) {
-		err = intern_text(pool, &frames[i].function);
-		if (!err)
-			err = intern_text(pool, &frames[i].file);
+	for (size_t i = 0; i < n; i++) {
+		TRY(intern_text(pool, &frames[i].function));
+		TRY(intern_text(pool, &frames[i].file));
 	}
-	return err;
+	return NULL;
 }
 
 #define MAX_IDS (1u << 30)
@@ -252,16 +249,12 @@ struct error *ids_get(struct ids *ids, uint64_t a, uint64_t b, uint32_t *id, boo
 
 	*added = !*slot;
 	if (*added) {
-		struct error *err = NULL;
-
 		if (ids->n == MAX_IDS)
 			return error_new(ERR_FAILED, "more than %u different things", MAX_IDS);
 		if (ids->n == ids->room) {
-			err = ids_grow(ids);
+			TRY(ids_grow(ids));
 			slot = ids_slot(ids, a, b);
 		}
-		if (err)
-			return err;
 		ids->keys[ids->n] = (struct id_key){a, b};
 		*slot = ++ids->n;
 	}

@@ -25,6 +25,18 @@ const char *pool_find(const struct pool *pool, const char *text, size_t len);
 /* Replaces the frames' texts by the pool's. */
 struct error *pool_intern_frames(struct pool *pool, struct source_frame *frames, size_t n);
 
+/* FNV-1a of 64 bits, which begins with HASH_BEGIN. */
+#define HASH_BEGIN UINT64_C(0xcbf29ce484222325)
+
+static inline uint64_t hash_bytes(uint64_t from, const void *bytes, size_t len)
+{
+	const uint8_t *at = bytes;
+
+	for (size_t i = 0; i < len; i++)
+		from = (from ^ at[i]) * UINT64_C(0x100000001b3);
+	return from;
+}
+
 /* Numbers pairs of 64-bit values in the order in which they are met: 0, 1, 2 ... */
 
 struct ids;

@@ -32,11 +32,6 @@ void pace_delay(struct pace *pace, uint64_t ns)
 	set_deadline(pace);
 }
 
-uint64_t pace_deadline(const struct pace *pace)
-{
-	return pace->deadline_ns;
-}
-
 /* The number of the period that is now. */
 static uint64_t current_period(const struct pace *pace, uint64_t now_ns)
 {

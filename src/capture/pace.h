@@ -20,8 +20,8 @@
 struct pace {
 	uint64_t start_ns; /* CLOCK_MONOTONIC */
 	uint64_t period_ns;
-	uint64_t next; /* number of the period to sample next */
-	uint64_t deadline_ns;
+	uint64_t next;	      /* number of the period to sample next */
+	uint64_t deadline_ns; /* when the next sample is due */
 	uint64_t random;
 	bool jitter;
 };
@@ -31,9 +31,6 @@ void pace_start(struct pace *pace, uint64_t now_ns, uint64_t period_ns, bool jit
 
 /* Delays all future deadlines by `ns`. */
 void pace_delay(struct pace *pace, uint64_t ns);
-
-/* When the next sample is due. */
-uint64_t pace_deadline(const struct pace *pace);
 
 /*
  * Called when a sample is taken at `now_ns`, at or after the deadline: moves on

@@ -10,7 +10,6 @@
 #include <elf.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/clock.h"
 #include "symbol/names/symbolizer.h"
 

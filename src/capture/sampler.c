@@ -2,7 +2,6 @@
 #include "capture/sampler.h"
 
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
@@ -152,7 +151,7 @@ static bool over(struct sampler *s, uint64_t now)
 /* Time of the next sample; a guest that must be left alone is sampled later. */
 static uint64_t next_due(struct sampler *s, uint64_t now_ns)
 {
-	uint64_t due = throttle_due(&s->throttle, pace_deadline(&s->pace));
+	uint64_t due = throttle_due(&s->throttle, s->pace.deadline_ns);
 
 	if (s->target->ops->ready)
 		return s->target->ops->ready(s->target) ? now_ns : now_ns + READY_NAP_NS;
@@ -203,7 +202,7 @@ static struct error *wait_until_due(struct sampler *s, bool *ended)
 static void throttle_after_tick(struct sampler *s, uint64_t began_ns, uint64_t paused_ns)
 {
 	if (throttle_after(&s->throttle, began_ns, clock_now_ns(), paused_ns))
-		s->result->slowed += s->throttle.until_ns > pace_deadline(&s->pace);
+		s->result->slowed += s->throttle.until_ns > s->pace.deadline_ns;
 }
 
 /* True if the loop goes on after a sample that failed; the guest's state is asked for next. */
@@ -254,7 +253,7 @@ static void weigh(struct sampler *s, uint64_t due_ns, struct tick *tick)
 static struct error *one_tick(struct sampler *s)
 {
 	struct tick tick = {0};
-	uint64_t due = pace_deadline(&s->pace), began = clock_now_ns();
+	uint64_t due = s->pace.deadline_ns, began = clock_now_ns();
 	struct error *err;
 
 	err = capture_tick(s->capture, began, &tick);

@@ -6,10 +6,10 @@
  * does not run has its registers on its stack, as portable/GCC/ARM_AARCH64 (in V10 ARM_CA53_64_BIT) leaves them.
  */
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/intern.h"
 #include "base/owned.h"
 #include "threads/threads.h"
 
@@ -294,16 +294,16 @@ static uint64_t run_of(const struct filed_threads *own, const struct guest_memor
 		       uint64_t at, const struct raw *raw)
 {
 	const uint64_t told[] = {raw->top, raw->woken_at, raw->run_time};
-	uint64_t run = thread_hash(THREAD_HASH, told, sizeof(told)), words[SAVED_OTHERS], sp;
+	uint64_t run = hash_bytes(HASH_BEGIN, told, sizeof(told)), words[SAVED_OTHERS], sp;
 	uint8_t stack[STACK_MOST];
 	bool whole;
 	size_t len;
 
 	if (!read_saved(own, memory, raw, words, &sp))
 		return run;
-	run = thread_hash(run, words, sizeof(words));
+	run = hash_bytes(run, words, sizeof(words));
 	len = guest_memory_read(memory, sp, stack, stack_end(at, raw, sp, &whole) - sp);
-	return thread_hash(run, stack, compared(stack, len, whole));
+	return hash_bytes(run, stack, compared(stack, len, whole));
 }
 
 /* Reads a task, twice. *raw: as it was. False: there is none, or it changes all the time. */

@@ -265,7 +265,6 @@ static bool add(struct walk *walk, uint64_t vma, uint64_t *next)
 {
 	struct guest_mapping_list *out = walk->out;
 	uint64_t value[VMA_NEXT + 1 - VMA_START];
-	const uint64_t *of = value;
 	struct guest_mapping mapping;
 	uint64_t flags, file;
 
@@ -273,20 +272,20 @@ static bool add(struct walk *walk, uint64_t vma, uint64_t *next)
 	    !get_members(walk, vma, VMA_START,
 			 walk->maps->tree ? VMA_NEXT - VMA_START : VMA_NEXT + 1 - VMA_START, value))
 		return false;
-	flags = of[VMA_FLAGS - VMA_START];
-	file = of[VMA_FILE - VMA_START];
-	mapping = (struct guest_mapping){.start = of[0],
-					 .end = of[VMA_END - VMA_START],
+	flags = value[VMA_FLAGS - VMA_START];
+	file = value[VMA_FILE - VMA_START];
+	mapping = (struct guest_mapping){.start = value[0],
+					 .end = value[VMA_END - VMA_START],
 					 .readable = flags & VM_READ,
 					 .writable = flags & VM_WRITE,
 					 .executable = flags & VM_EXEC,
 					 .shared = flags & VM_SHARED};
-	if (of[VMA_MM - VMA_START] != walk->mm || mapping.start >= mapping.end ||
+	if (value[VMA_MM - VMA_START] != walk->mm || mapping.start >= mapping.end ||
 	    mapping.end >> 63 || (out->n && mapping.start < out->at[out->n - 1].end) ||
 	    (file && file != walk->file && !find_path(walk, file)))
 		return false;
 	if (file) {
-		mapping.offset = of[VMA_OFFSET - VMA_START] * PAGE_BYTES;
+		mapping.offset = value[VMA_OFFSET - VMA_START] * PAGE_BYTES;
 		mapping.path = walk->of_file.path;
 		mapping.file = walk->of_file.file;
 		mapping.deleted = walk->of_file.deleted;
@@ -297,7 +296,7 @@ static bool add(struct walk *walk, uint64_t vma, uint64_t *next)
 	if (walk->err)
 		return false;
 	out->at[out->n++] = mapping;
-	*next = walk->maps->tree ? 0 : of[VMA_NEXT - VMA_START];
+	*next = walk->maps->tree ? 0 : value[VMA_NEXT - VMA_START];
 	return true;
 }
 

@@ -298,17 +298,6 @@ bool thread_name_read(const struct guest_memory *memory, uint64_t at, uint64_t n
 	return n || !name;
 }
 
-#define HASH_PRIME 0x100000001b3u
-
-uint64_t thread_hash(uint64_t from, const void *bytes, size_t len)
-{
-	const uint8_t *at = bytes;
-
-	for (size_t i = 0; i < len; i++)
-		from = (from ^ at[i]) * HASH_PRIME;
-	return from;
-}
-
 static int compare(const void *a, const void *b)
 {
 	const uint64_t *left = a, *right = b;

@@ -443,10 +443,6 @@ bool thread_is_same(const struct guest_thread *a, const struct guest_thread *b);
 /* Its name, up to what can be read of it; one that has none is called by its address. False: nothing can be read. */
 bool thread_name_read(const struct guest_memory *memory, uint64_t at, uint64_t name, char *out);
 
-/* FNV-1a of 64 bits, which begins with THREAD_HASH. */
-#define THREAD_HASH 0xcbf29ce484222325u
-uint64_t thread_hash(uint64_t from, const void *bytes, size_t len);
-
 /* Threads of such a guest: more are taken for a lie. */
 #define THREADS_WALKED_MOST 4096u
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/intern.h"
 #include "base/owned.h"
 #include "threads/threads.h"
 
@@ -326,14 +327,14 @@ static uint64_t stack_end(const struct filed_threads *own, const struct raw *raw
 static uint64_t run_of(const struct filed_threads *own, const struct guest_memory *memory,
 		       const struct raw *raw)
 {
-	uint64_t run = thread_hash(THREAD_HASH, &raw->ip, sizeof(raw->ip));
+	uint64_t run = hash_bytes(HASH_BEGIN, &raw->ip, sizeof(raw->ip));
 	const uint64_t end = is_minios(own) ? stack_end(own, raw) : 0;
 	uint8_t stack[STACK_MOST];
 
-	run = thread_hash(run, &raw->sp, sizeof(raw->sp));
-	run = thread_hash(run, &raw->cpu_ns, sizeof(raw->cpu_ns));
-	return end ? thread_hash(run, stack,
-				 guest_memory_read(memory, raw->sp, stack, end - raw->sp))
+	run = hash_bytes(run, &raw->sp, sizeof(raw->sp));
+	run = hash_bytes(run, &raw->cpu_ns, sizeof(raw->cpu_ns));
+	return end ? hash_bytes(run, stack,
+				guest_memory_read(memory, raw->sp, stack, end - raw->sp))
 		   : run;
 }
 

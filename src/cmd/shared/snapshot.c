@@ -126,7 +126,7 @@ static struct error *one(struct target *target, struct snapshot_session *writing
 static bool wait_a_while(struct target *target, const struct sampler_options *how, uint64_t start,
 			 struct pace *pace, struct sampler_result *result)
 {
-	uint64_t now = clock_now_ns(), until = pace_deadline(pace);
+	uint64_t now = clock_now_ns(), until = pace->deadline_ns;
 	enum target_life life;
 
 	guard_let_stop();
@@ -159,7 +159,7 @@ static struct error *loop(struct target *target, const struct session_options *o
 		   start);
 	while (!err && wait_a_while(target, how, start, &pace, result)) {
 		now = clock_now_ns();
-		if (now < pace_deadline(&pace))
+		if (now < pace.deadline_ns)
 			continue;
 		err = one(target, writing, sample);
 		result->missed += pace_take(&pace, now) - 1;
