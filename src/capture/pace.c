@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "capture/pace.h"
+#include "capture/sampler.h"
 
 /* xorshift64* (Vigna, 2016): plenty for choosing moments. */
 static uint64_t next_random(struct pace *pace)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "capture/pace.h"
+#include "capture/sampler.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/privilege.h"
 #include "capture/capture.h"
-#include "capture/pace.h"
 #include "target/guard.h"
 
 void priority_raise(struct priority *before)

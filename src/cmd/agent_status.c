@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "capture/pace.h"
+#include "capture/sampler.h"
 #include "symbol/names/display_name.h"
 
 /* The stretch between two metrics. */

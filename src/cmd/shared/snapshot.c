@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "capture/capture.h"
 #include "capture/image_locator.h"
-#include "capture/pace.h"
+#include "capture/sampler.h"
 #include "target/guard.h"
 #include "target/snapshot.h"
 
