@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/owned.h"
 
 struct error *decode_damaged(const struct decoder *decoder, uint64_t offset, const char *why)
 {
@@ -14,36 +15,34 @@ struct error *decode_damaged(const struct decoder *decoder, uint64_t offset, con
 			 why);
 }
 
-static struct error *decode_info(struct decoder *decoder, struct cursor in, uint64_t offset)
+static struct error *damaged(const struct decoder *decoder, const char *why)
+{
+	return decode_damaged(decoder, decoder->offset, why);
+}
+
+static struct error *decode_info(struct decoder *decoder, struct cursor in)
 {
 	const struct recording_visitor *visitor = decoder->visitor;
 	struct recording_info *info = &decoder->info;
 
 	if (!recording_info_read(in.at, (size_t)(in.end - in.at), info))
-		return decode_damaged(decoder, offset, "the description cannot be read");
+		return damaged(decoder, "the description cannot be read");
 	decoder->has_info = true;
 	if (info->vcpus > RECORDING_MAX_VCPUS)
-		return decode_damaged(decoder, offset, "too many vCPUs");
+		return damaged(decoder, "too many vCPUs");
 	decoder->last = calloc(info->vcpus + 1, sizeof(*decoder->last));
 	decoder->entries = calloc(info->vcpus + TICK_WAITS_MAX, sizeof(*decoder->entries));
 	decoder->waits = calloc(TICK_WAITS_MAX, sizeof(*decoder->waits));
 	if (!decoder->last || !decoder->entries || !decoder->waits)
 		return error_no_memory();
+	TRY(pool_new(&decoder->pool));
 	decoder->nodes = 1;
 	return visitor->info ? visitor->info(visitor->ctx, info) : NULL;
 }
 
 static struct error *add_id(struct decoder *decoder, uint32_t id)
 {
-	if (decoder->nodes == decoder->ids_cap) {
-		size_t size = (size_t)decoder->ids_cap * 2 * sizeof(*decoder->ids);
-		uint32_t *ids = realloc(decoder->ids, size);
-
-		if (!ids)
-			return error_no_memory();
-		decoder->ids = ids;
-		decoder->ids_cap *= 2;
-	}
+	TRY(ARRAY_RESERVE(&decoder->ids, &decoder->ids_room, decoder->nodes + (size_t)1));
 	decoder->ids[decoder->nodes++] = id;
 	return NULL;
 }
@@ -57,12 +56,9 @@ static uint32_t id_of(const struct decoder *decoder, uint32_t node)
 /* From now on numbers differ; those so far do not. */
 static struct error *begin_ids(struct decoder *decoder)
 {
-	decoder->ids = reallocarray(NULL, decoder->nodes, sizeof(*decoder->ids));
-	if (!decoder->ids)
-		return error_no_memory();
+	TRY(ARRAY_RESERVE(&decoder->ids, &decoder->ids_room, decoder->nodes));
 	for (uint32_t i = 0; i < decoder->nodes; i++)
 		decoder->ids[i] = i;
-	decoder->ids_cap = decoder->nodes;
 	return NULL;
 }
 
@@ -85,7 +81,6 @@ static bool is_there(const struct decoder *decoder, uint32_t parent, const struc
 static struct error *add_node(struct decoder *decoder, uint32_t parent, const struct frame *frame)
 {
 	struct stacks *stacks = decoder->stacks;
-	struct error *err = NULL;
 	uint32_t id;
 
 	if (!decoder->ids && is_there(decoder, parent, frame)) {
@@ -93,42 +88,38 @@ static struct error *add_node(struct decoder *decoder, uint32_t parent, const st
 		return NULL;
 	}
 	if (!decoder->ids && decoder->nodes == stacks_count(stacks) && stacks_may_append(stacks)) {
-		err = stacks_append(stacks, parent, frame);
-		decoder->nodes += !err;
-		return err;
+		TRY(stacks_append(stacks, parent, frame));
+		decoder->nodes++;
+		return NULL;
 	}
 	if (!decoder->ids)
-		err = begin_ids(decoder);
-	if (!err)
-		err = stacks_child(stacks, parent, frame, &id);
-	return err ? err : add_id(decoder, id);
+		TRY(begin_ids(decoder));
+	TRY(stacks_child(stacks, parent, frame, &id));
+	return add_id(decoder, id);
 }
 
-static struct error *decode_nodes(struct decoder *decoder, struct cursor in, uint64_t offset)
+static struct error *decode_nodes(struct decoder *decoder, struct cursor in)
 {
 	while (in.at < in.end) {
 		uint64_t head, difference, back;
 		struct frame frame;
 		uint32_t parent;
-		struct error *err;
 
 		if (!get_varint(&in, &head) || !get_varint(&in, &difference))
-			return decode_damaged(decoder, offset, "a stack's frame is cut off");
+			return damaged(decoder, "a stack's frame is cut off");
 		frame.kind = head & ((1u << NODE_KIND_BITS) - 1);
 		head >>= NODE_KIND_BITS;
 		frame.trust = head & ((1u << NODE_TRUST_BITS) - 1);
 		back = head >> NODE_TRUST_BITS;
 		if (back >= decoder->nodes)
-			return decode_damaged(decoder, offset, "a frame's caller is not known");
+			return damaged(decoder, "a frame's caller is not known");
 		if (frame.trust > TRUST_GUESS)
-			return decode_damaged(decoder, offset, "a frame of an unknown kind");
+			return damaged(decoder, "a frame of an unknown kind");
 		if (decoder->nodes == STACKS_MAX_NODES)
-			return decode_damaged(decoder, offset, "too many frames");
+			return damaged(decoder, "too many frames");
 		parent = id_of(decoder, decoder->nodes - 1 - (uint32_t)back);
 		frame.addr = stacks_node(decoder->stacks, parent)->addr + unzigzag(difference);
-		err = add_node(decoder, parent, &frame);
-		if (err)
-			return err;
+		TRY(add_node(decoder, parent, &frame));
 	}
 	return NULL;
 }
@@ -207,8 +198,7 @@ static const char *decode_entries(struct decoder *decoder, struct cursor in, str
 	return cpu_us ? "a sample with CPU time of no vCPU" : NULL;
 }
 
-static struct error *decode_tick(struct decoder *decoder, unsigned type, struct cursor in,
-				 uint64_t offset)
+static struct error *decode_tick(struct decoder *decoder, struct cursor in)
 {
 	const struct recording_visitor *visitor = decoder->visitor;
 	struct tick tick = {.entries = decoder->entries};
@@ -216,13 +206,13 @@ static struct error *decode_tick(struct decoder *decoder, unsigned type, struct 
 	const char *why;
 
 	if (!get_varint(&in, &since) || !get_varint(&in, &paused))
-		return decode_damaged(decoder, offset, "a sample is cut off");
-	if (type == RECORD_TICK_SINCE)
+		return damaged(decoder, "a sample is cut off");
+	if (decoder->type == RECORD_TICK_SINCE)
 		decoder->weight_ns = since;
-	if (type == RECORD_TICK_WEIGHT && !get_varint(&in, &decoder->weight_ns))
-		return decode_damaged(decoder, offset, "a sample is cut off");
+	if (decoder->type == RECORD_TICK_WEIGHT && !get_varint(&in, &decoder->weight_ns))
+		return damaged(decoder, "a sample is cut off");
 	if (__builtin_add_overflow(decoder->time_ns, since, &decoder->time_ns))
-		return decode_damaged(decoder, offset, "a sample's time is out of range");
+		return damaged(decoder, "a sample's time is out of range");
 	decoder->paused_ns += unzigzag(paused);
 	tick.time_ns = decoder->time_ns;
 	tick.weight_ns = decoder->weight_ns;
@@ -230,110 +220,100 @@ static struct error *decode_tick(struct decoder *decoder, unsigned type, struct 
 	tick.threads = decoder->thread;
 	why = decode_entries(decoder, in, &tick);
 	if (why)
-		return decode_damaged(decoder, offset, why);
+		return damaged(decoder, why);
 	tick.waits = decoder->n_waits;
 	memcpy(decoder->entries + tick.n, decoder->waits, tick.waits * sizeof(*decoder->waits));
 	decoder->n_waits = 0;
 	return visitor->tick ? visitor->tick(visitor->ctx, &tick) : NULL;
 }
 
-static struct error *decode_name(struct decoder *decoder, struct cursor in, uint64_t offset)
+static struct error *decode_name(struct decoder *decoder, struct cursor in)
 {
 	const struct recording_visitor *visitor = decoder->visitor;
 	uint64_t addr, kind, from;
-	struct error *err;
+	FREED char *name = NULL;
 	size_t len;
-	char *name;
 
 	if (!get_varint(&in, &addr) || !get_varint(&in, &kind) || !get_varint(&in, &from))
-		return decode_damaged(decoder, offset, "a name is cut off");
+		return damaged(decoder, "a name is cut off");
 	len = (size_t)(in.end - in.at);
 	if (kind >= FRAME_KINDS || len > NAME_MAX_LEN || memchr(in.at, 0, len))
-		return decode_damaged(decoder, offset, "a name that cannot be one");
+		return damaged(decoder, "a name that cannot be one");
 	if (!visitor->name)
 		return NULL;
 	name = strndup((const char *)in.at, len);
 	if (!name)
 		return error_no_memory();
-	err = visitor->name(visitor->ctx, addr, (uint8_t)kind, name, from);
-	free(name);
-	return err;
+	return visitor->name(visitor->ctx, addr, (uint8_t)kind, name, from);
 }
 
-/* Takes the next `len` bytes as a name; false if they are none. NULL in *name: no memory. */
-static bool get_name(struct cursor *in, uint64_t len, const char **name)
+/* A text, which lasts as long as the decoder; ERR_INPUT with `why` if it is none, or too long. */
+static struct error *keep_text(struct decoder *decoder, struct cursor in, size_t max,
+			       const char *why, const char **text)
 {
-	if (len > RECORDED_THREAD_NAME_MAX || len > (size_t)(in->end - in->at) ||
-	    memchr(in->at, 0, len))
-		return false;
-	*name = strndup((const char *)in->at, len);
-	in->at += len;
-	return true;
+	const size_t len = (size_t)(in.end - in.at);
+
+	if (len > max || memchr(in.at, '\0', len))
+		return damaged(decoder, why);
+	return pool_intern(decoder->pool, (const char *)in.at, len, text);
 }
 
-/* Names that were taken are freed with the decoder. */
-static bool get_thread(struct cursor *in, struct recorded_thread *thread)
+static struct error *get_thread(struct decoder *decoder, struct cursor in,
+				struct recorded_thread *thread)
 {
+	static const char why[] = "a thread that cannot be one";
 	uint64_t kind, pid, tid, len;
 
-	if (!get_varint(in, &kind) || !get_varint(in, &pid) || !get_varint(in, &tid) ||
-	    !get_varint(in, &thread->start_ns) || !get_varint(in, &len))
-		return false;
+	if (!get_varint(&in, &kind) || !get_varint(&in, &pid) || !get_varint(&in, &tid) ||
+	    !get_varint(&in, &thread->start_ns) || !get_varint(&in, &len) ||
+	    kind & ~(uint64_t)(THREAD_OF_KERNEL | THREAD_IS_IDLE) || pid > UINT32_MAX ||
+	    tid > UINT32_MAX || len > (size_t)(in.end - in.at))
+		return damaged(decoder, why);
 	thread->kernel = kind & THREAD_OF_KERNEL;
 	thread->idle = kind & THREAD_IS_IDLE;
 	thread->pid = (uint32_t)pid;
 	thread->tid = (uint32_t)tid;
-	return !(kind & ~(uint64_t)(THREAD_OF_KERNEL | THREAD_IS_IDLE)) && pid <= UINT32_MAX &&
-	       tid <= UINT32_MAX && get_name(in, len, &thread->name) &&
-	       get_name(in, (uint64_t)(in->end - in->at), &thread->process);
+	TRY(keep_text(decoder, (struct cursor){in.at, in.at + len}, RECORDED_THREAD_NAME_MAX, why,
+		      &thread->name));
+	return keep_text(decoder, (struct cursor){in.at + len, in.end}, RECORDED_THREAD_NAME_MAX,
+			 why, &thread->process);
 }
 
-static struct error *decode_container(struct decoder *decoder, struct cursor in, uint64_t offset)
+static struct error *decode_container(struct decoder *decoder, struct cursor in)
 {
-	const size_t len = (size_t)(in.end - in.at);
-
-	if (len > RECORDED_CONTAINER_MAX || memchr(in.at, '\0', len))
-		return decode_damaged(decoder, offset, "a container that cannot be one");
-	free(decoder->container);
-	decoder->container = len ? strndup((const char *)in.at, len) : NULL;
-	return len && !decoder->container ? error_no_memory() : NULL;
+	TRY(keep_text(decoder, in, RECORDED_CONTAINER_MAX, "a container that cannot be one",
+		      &decoder->container));
+	if (!*decoder->container)
+		decoder->container = NULL;
+	return NULL;
 }
 
-static struct error *decode_thread(struct decoder *decoder, struct cursor in, uint64_t offset)
+static struct error *decode_thread(struct decoder *decoder, struct cursor in)
 {
 	const struct recording_visitor *visitor = decoder->visitor;
 	struct recorded_thread *thread;
-	struct error *err;
 
 	if (decoder->threads == RECORDED_THREADS_MAX)
-		return decode_damaged(decoder, offset, "too many threads");
-	err = ARRAY_RESERVE(&decoder->thread, &decoder->threads_room, decoder->threads + 1);
-	if (err)
-		return err;
+		return damaged(decoder, "too many threads");
+	TRY(ARRAY_RESERVE(&decoder->thread, &decoder->threads_room, decoder->threads + 1));
 	thread = &decoder->thread[decoder->threads++];
-	*thread = (struct recorded_thread){0};
-	if (!get_thread(&in, thread))
-		return decode_damaged(decoder, offset, "a thread that cannot be one");
-	if (decoder->container)
-		thread->container = strdup(decoder->container);
-	if (!thread->name || !thread->process || !thread->container != !decoder->container)
-		return error_no_memory();
+	*thread = (struct recorded_thread){.container = decoder->container};
+	TRY(get_thread(decoder, in, thread));
 	return visitor->thread ? visitor->thread(visitor->ctx, (uint32_t)decoder->threads, thread)
 			       : NULL;
 }
 
-static struct error *decode_running(struct decoder *decoder, struct cursor in, uint64_t offset)
+static struct error *decode_running(struct decoder *decoder, struct cursor in)
 {
 	uint64_t vcpu, thread;
 
 	while (in.at < in.end) {
 		if (!get_varint(&in, &vcpu) || !get_varint(&in, &thread))
-			return decode_damaged(decoder, offset, "a vCPU's thread is cut off");
+			return damaged(decoder, "a vCPU's thread is cut off");
 		if (vcpu >= decoder->info.vcpus)
-			return decode_damaged(decoder, offset,
-					      "a thread on a vCPU that the guest does not have");
+			return damaged(decoder, "a thread on a vCPU that the guest does not have");
 		if (thread > decoder->threads)
-			return decode_damaged(decoder, offset, "a vCPU's thread is not known");
+			return damaged(decoder, "a vCPU's thread is not known");
 		decoder->last[vcpu].thread = (uint32_t)thread;
 	}
 	return NULL;
@@ -365,27 +345,26 @@ static const char *decode_wait(struct decoder *decoder, struct cursor *in)
 	return NULL;
 }
 
-static struct error *decode_waiting(struct decoder *decoder, struct cursor in, uint64_t offset)
+static struct error *decode_waiting(struct decoder *decoder, struct cursor in)
 {
 	const char *why = NULL;
 
 	while (in.at < in.end && !why)
 		why = decode_wait(decoder, &in);
-	return why ? decode_damaged(decoder, offset, why) : NULL;
+	return why ? damaged(decoder, why) : NULL;
 }
 
-static struct error *decode_exits(struct decoder *decoder, struct cursor in, uint64_t offset)
+static struct error *decode_exits(struct decoder *decoder, struct cursor in)
 {
 	const struct recording_visitor *visitor = decoder->visitor;
 	uint64_t vcpu, stack, count;
 
 	if (!get_varint(&in, &vcpu) || !get_varint(&in, &stack) || !get_varint(&in, &count))
-		return decode_damaged(decoder, offset, "exits are cut off");
+		return damaged(decoder, "exits are cut off");
 	if (vcpu >= decoder->info.vcpus)
-		return decode_damaged(decoder, offset,
-				      "exits of a vCPU that the guest does not have");
+		return damaged(decoder, "exits of a vCPU that the guest does not have");
 	if (stack == STACK_ROOT || stack >= decoder->nodes)
-		return decode_damaged(decoder, offset, "exits at a place that is not known");
+		return damaged(decoder, "exits at a place that is not known");
 	if (!visitor->exits)
 		return NULL;
 	return visitor->exits(visitor->ctx,
@@ -394,36 +373,23 @@ static struct error *decode_exits(struct decoder *decoder, struct cursor in, uin
 						       .count = count});
 }
 
-static struct error *decode_end(struct decoder *decoder, struct cursor in, uint64_t offset)
+static struct error *decode_end(struct decoder *decoder, struct cursor in)
 {
 	const struct recording_visitor *visitor = decoder->visitor;
-	struct recording_end end;
-	struct error *err = NULL;
+	ENDED_BY(recording_end_free) struct recording_end end = {0};
 
 	if (!recording_end_read(in.at, (size_t)(in.end - in.at), &end))
-		return decode_damaged(decoder, offset, "the end cannot be read");
+		return damaged(decoder, "the end cannot be read");
 	decoder->has_end = true;
-	if (visitor->end)
-		err = visitor->end(visitor->ctx, &end);
-	recording_end_free(&end);
-	return err;
+	return visitor->end ? visitor->end(visitor->ctx, &end) : NULL;
 }
 
-static struct error *decode_text(struct decoder *decoder, struct cursor in, uint64_t offset)
+static struct error *decode_text(struct decoder *decoder, struct cursor in)
 {
-	size_t len = (size_t)(in.end - in.at);
-	char *text;
-	struct error *err;
-
-	if (len > NAME_MAX_LEN || memchr(in.at, 0, len))
-		return decode_damaged(decoder, offset, "a text that cannot be one");
-	err = ARRAY_RESERVE(&decoder->text, &decoder->texts_room, decoder->texts + 1);
-	if (err)
-		return err;
-	text = strndup((const char *)in.at, len);
-	if (!text)
-		return error_no_memory();
-	decoder->text[decoder->texts++] = text;
+	TRY(ARRAY_RESERVE(&decoder->text, &decoder->texts_room, decoder->texts + 1));
+	TRY(keep_text(decoder, in, NAME_MAX_LEN, "a text that cannot be one",
+		      &decoder->text[decoder->texts]));
+	decoder->texts++;
 	return NULL;
 }
 
@@ -437,7 +403,7 @@ static bool get_text(const struct decoder *decoder, struct cursor *in, const cha
 	return true;
 }
 
-static struct error *decode_locations(struct decoder *decoder, struct cursor in, uint64_t offset)
+static struct error *decode_locations(struct decoder *decoder, struct cursor in)
 {
 	const struct recording_visitor *visitor = decoder->visitor;
 	struct source_frame frames[SOURCE_DEPTH];
@@ -445,12 +411,12 @@ static struct error *decode_locations(struct decoder *decoder, struct cursor in,
 	size_t n = 0;
 
 	if (!get_varint(&in, &addr) || !get_varint(&in, &kind) || kind >= FRAME_KINDS)
-		return decode_damaged(decoder, offset, "places that cannot be");
+		return damaged(decoder, "places that cannot be");
 	for (; in.at < in.end; n++) {
 		if (n == SOURCE_DEPTH || !get_text(decoder, &in, &frames[n].function) ||
 		    !get_text(decoder, &in, &frames[n].file) || !get_varint(&in, &line) ||
 		    line > UINT32_MAX)
-			return decode_damaged(decoder, offset, "places that cannot be");
+			return damaged(decoder, "places that cannot be");
 		frames[n].line = (uint32_t)line;
 	}
 	if (!n || !visitor->locations)
@@ -461,52 +427,31 @@ static struct error *decode_locations(struct decoder *decoder, struct cursor in,
 struct error *decode_record(struct decoder *decoder, unsigned type, struct cursor payload,
 			    uint64_t offset)
 {
+	static struct error *(*const decode[RECORD_TYPES])(struct decoder *, struct cursor) = {
+		[RECORD_INFO] = decode_info,	    [RECORD_NODES] = decode_nodes,
+		[RECORD_TICK] = decode_tick,	    [RECORD_TICK_SINCE] = decode_tick,
+		[RECORD_TICK_WEIGHT] = decode_tick, [RECORD_NAME] = decode_name,
+		[RECORD_TEXT] = decode_text,	    [RECORD_LOCATIONS] = decode_locations,
+		[RECORD_THREAD] = decode_thread,    [RECORD_CONTAINER] = decode_container,
+		[RECORD_RUNNING] = decode_running,  [RECORD_WAITING] = decode_waiting,
+		[RECORD_EXITS] = decode_exits,	    [RECORD_END] = decode_end,
+	};
+
+	decoder->type = type;
+	decoder->offset = offset;
 	if (decoder->has_end)
-		return decode_damaged(decoder, offset, "something follows the end");
+		return damaged(decoder, "something follows the end");
 	if ((type == RECORD_INFO) == decoder->has_info)
-		return decode_damaged(decoder, offset, "the description is not at the start");
-	switch (type) {
-	case RECORD_INFO:
-		return decode_info(decoder, payload, offset);
-	case RECORD_NODES:
-		return decode_nodes(decoder, payload, offset);
-	case RECORD_TICK:
-	case RECORD_TICK_SINCE:
-	case RECORD_TICK_WEIGHT:
-		return decode_tick(decoder, type, payload, offset);
-	case RECORD_NAME:
-		return decode_name(decoder, payload, offset);
-	case RECORD_TEXT:
-		return decode_text(decoder, payload, offset);
-	case RECORD_LOCATIONS:
-		return decode_locations(decoder, payload, offset);
-	case RECORD_THREAD:
-		return decode_thread(decoder, payload, offset);
-	case RECORD_CONTAINER:
-		return decode_container(decoder, payload, offset);
-	case RECORD_RUNNING:
-		return decode_running(decoder, payload, offset);
-	case RECORD_WAITING:
-		return decode_waiting(decoder, payload, offset);
-	case RECORD_EXITS:
-		return decode_exits(decoder, payload, offset);
-	case RECORD_END:
-		return decode_end(decoder, payload, offset);
-	default:
-		return NULL;
-	}
+		return damaged(decoder, "the description is not at the start");
+	return type < RECORD_TYPES && decode[type] ? decode[type](decoder, payload) : NULL;
 }
 
 void decoder_free(struct decoder *decoder)
 {
 	recording_info_free(&decoder->info);
-	for (size_t i = 0; i < decoder->texts; i++)
-		free(decoder->text[i]);
+	pool_free(decoder->pool);
 	free(decoder->text);
-	for (size_t i = 0; i < decoder->threads; i++)
-		recorded_thread_free(&decoder->thread[i]);
 	free(decoder->thread);
-	free(decoder->container);
 	free(decoder->ids);
 	free(decoder->last);
 	free(decoder->entries);

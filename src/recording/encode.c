@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "base/clock.h"
+#include "base/owned.h"
 
 /* Nodes are encoded in records of about this many bytes, so that no record gets too long. */
 #define NODES_RECORD (16u << 10)
@@ -40,16 +41,12 @@ void encoder_coarsen(struct encoder *encoder, uint64_t period_ns)
 void encoder_free(struct encoder *encoder)
 {
 	free(encoder->last);
-	free(encoder->container);
 }
 
 /* Starts a record in room for `max` bytes of payload; put the payload and call end_record. */
 static struct error *begin_record(struct bytes *out, size_t max, size_t *start)
 {
-	struct error *err = bytes_reserve(out, RECORD_HEAD_MAX + max);
-
-	if (err)
-		return err;
+	TRY(bytes_reserve(out, RECORD_HEAD_MAX + max));
 	*start = out->len;
 	out->len += RECORD_HEAD_MAX;
 	return NULL;
@@ -68,12 +65,24 @@ static void end_record(struct bytes *out, size_t start, enum record_type type)
 	out->len += len;
 }
 
+/* A record of numbers, and bytes behind them. */
+static struct error *encode_plain(enum record_type type, const uint64_t *numbers, size_t n,
+				  const void *data, size_t len, struct bytes *out)
+{
+	size_t start;
+
+	TRY(begin_record(out, n * VARINT_MAX + len, &start));
+	for (size_t i = 0; i < n; i++)
+		put_varint(out, numbers[i]);
+	if (len)
+		put_bytes(out, data, len);
+	end_record(out, start, type);
+	return NULL;
+}
+
 struct error *encode_head(struct bytes *out)
 {
-	struct error *err = bytes_reserve(out, RECORDING_HEAD_LEN);
-
-	if (err)
-		return err;
+	TRY(bytes_reserve(out, RECORDING_HEAD_LEN));
 	put_bytes(out, RECORDING_MAGIC, RECORDING_MAGIC_LEN);
 	out->data[out->len++] = RECORDING_MAJOR;
 	out->data[out->len++] = RECORDING_MINOR;
@@ -82,18 +91,10 @@ struct error *encode_head(struct bytes *out)
 
 struct error *encode_json(const struct bytes *json, enum record_type type, struct bytes *out)
 {
-	struct error *err;
-	size_t start;
-
 	if (json->len > RECORD_MAX)
 		return error_new(ERR_FAILED, "the recording's description has more than %u bytes",
 				 RECORD_MAX);
-	err = begin_record(out, json->len, &start);
-	if (err)
-		return err;
-	put_bytes(out, json->data, json->len);
-	end_record(out, start, type);
-	return NULL;
+	return encode_plain(type, NULL, 0, json->data, json->len, out);
 }
 
 static bool fits(const struct encoder *encoder, const struct tick_entry *entry, uint32_t *newest)
@@ -138,12 +139,9 @@ static void put_node(struct bytes *out, const struct stacks *stacks, uint32_t id
 
 struct error *encode_nodes(struct encoder *encoder, uint32_t last, struct bytes *out)
 {
-	struct error *err;
 	size_t start;
 
-	err = begin_record(out, NODES_RECORD + NODE_MAX, &start);
-	if (err)
-		return err;
+	TRY(begin_record(out, NODES_RECORD + NODE_MAX, &start));
 	while (encoder->nodes <= last && out->len - start < NODES_RECORD)
 		put_node(out, encoder->stacks, encoder->nodes++);
 	end_record(out, start, RECORD_NODES);
@@ -199,29 +197,17 @@ static void put_entries(struct encoder *encoder, const struct tick *tick, struct
 		put_op(out, TICK_REPEAT, repeats);
 }
 
-/* RECORD_CONTAINER, if it is another one than before. */
+/* RECORD_CONTAINER, if it is another one than before; "": none is known. */
 static struct error *encode_container(struct encoder *encoder, const char *container,
 				      struct bytes *out)
 {
-	const size_t len = container ? strnlen(container, RECORDED_CONTAINER_MAX) : 0;
-	const char *last = encoder->container ? encoder->container : "";
-	struct error *err;
-	size_t start = 0;
-	char *copy;
+	const size_t len = strnlen(container, RECORDED_CONTAINER_MAX);
 
-	if (strlen(last) == len && (!len || !memcmp(last, container, len)))
+	if (strlen(encoder->container) == len && !memcmp(encoder->container, container, len))
 		return NULL;
-	copy = len ? strndup(container, len) : NULL;
-	err = len && !copy ? error_no_memory() : begin_record(out, len, &start);
-	if (err) {
-		free(copy);
-		return err;
-	}
-	if (len)
-		put_bytes(out, container, len);
-	end_record(out, start, RECORD_CONTAINER);
-	free(encoder->container);
-	encoder->container = copy;
+	TRY(encode_plain(RECORD_CONTAINER, NULL, 0, container, len, out));
+	memcpy(encoder->container, container, len);
+	encoder->container[len] = '\0';
 	return NULL;
 }
 
@@ -230,13 +216,10 @@ struct error *encode_thread(struct encoder *encoder, const struct recorded_threa
 {
 	const size_t name = strnlen(thread->name, RECORDED_THREAD_NAME_MAX);
 	const size_t process = strnlen(thread->process, RECORDED_THREAD_NAME_MAX);
-	size_t start = 0;
-	struct error *err = encode_container(encoder, thread->container, out);
+	size_t start;
 
-	if (!err)
-		err = begin_record(out, 5 * VARINT_MAX + name + process, &start);
-	if (err)
-		return err;
+	TRY(encode_container(encoder, thread->container ?: "", out));
+	TRY(begin_record(out, 5 * VARINT_MAX + name + process, &start));
 	put_varint(out,
 		   (thread->kernel ? THREAD_OF_KERNEL : 0) | (thread->idle ? THREAD_IS_IDLE : 0));
 	put_varint(out, thread->pid);
@@ -262,14 +245,9 @@ static struct error *encode_running(struct encoder *encoder, const struct tick *
 
 		if (entry->thread == encoder->last[entry->vcpu].thread)
 			continue;
-		if (!begun) {
-			struct error *err =
-				begin_record(out, (size_t)(tick->n - i) * 2 * VARINT_MAX, &start);
-
-			if (err)
-				return err;
-			begun = true;
-		}
+		if (!begun)
+			TRY(begin_record(out, (size_t)(tick->n - i) * 2 * VARINT_MAX, &start));
+		begun = true;
 		put_varint(out, entry->vcpu);
 		put_varint(out, entry->thread);
 		encoder->last[entry->vcpu].thread = entry->thread;
@@ -282,14 +260,11 @@ static struct error *encode_running(struct encoder *encoder, const struct tick *
 /* RECORD_WAITING, if there are any. */
 static struct error *encode_waiting(const struct tick *tick, struct bytes *out)
 {
-	struct error *err;
 	size_t start;
 
 	if (!tick->waits)
 		return NULL;
-	err = begin_record(out, (size_t)tick->waits * 4 * VARINT_MAX, &start);
-	if (err)
-		return err;
+	TRY(begin_record(out, (size_t)tick->waits * 4 * VARINT_MAX, &start));
 	for (uint32_t i = tick->n; i < tick->n + tick->waits; i++) {
 		const struct tick_entry *entry = &tick->entries[i];
 
@@ -309,16 +284,12 @@ struct error *encode_tick(struct encoder *encoder, const struct tick *tick, stru
 	const uint64_t paused_ns = whole_grains(tick->paused_ns, &encoder->pause_remainder_ns,
 						encoder->pause_grain_ns);
 	const uint64_t since = time_ns - encoder->time_ns;
-	struct error *err = encode_running(encoder, tick, out);
 	enum record_type type;
 	size_t start;
 
-	if (!err)
-		err = encode_waiting(tick, out);
-	if (!err)
-		err = begin_record(out, 4 * VARINT_MAX + (size_t)tick->n * ENTRY_MAX, &start);
-	if (err)
-		return err;
+	TRY(encode_running(encoder, tick, out));
+	TRY(encode_waiting(tick, out));
+	TRY(begin_record(out, 4 * VARINT_MAX + (size_t)tick->n * ENTRY_MAX, &start));
 	put_varint(out, since);
 	put_varint(out, zigzag(paused_ns - encoder->paused_ns));
 	if (tick->weight_ns == encoder->weight_ns) {
@@ -340,90 +311,45 @@ struct error *encode_tick(struct encoder *encoder, const struct tick *tick, stru
 struct error *encode_name(uint64_t addr, uint8_t kind, const char *name, uint64_t offset,
 			  struct bytes *out)
 {
-	size_t len = strnlen(name, NAME_MAX_LEN), start;
-	struct error *err;
+	const uint64_t numbers[] = {addr, kind, offset};
 
-	err = begin_record(out, 3 * VARINT_MAX + len, &start);
-	if (err)
-		return err;
-	put_varint(out, addr);
-	put_varint(out, kind);
-	put_varint(out, offset);
-	put_bytes(out, name, len);
-	end_record(out, start, RECORD_NAME);
-	return NULL;
-}
-
-/* RECORD_TEXT. */
-static struct error *encode_text(const char *text, struct bytes *out)
-{
-	size_t len = strnlen(text, NAME_MAX_LEN), start;
-	struct error *err = begin_record(out, len, &start);
-
-	if (err)
-		return err;
-	put_bytes(out, text, len);
-	end_record(out, start, RECORD_TEXT);
-	return NULL;
-}
-
-/* A record of nothing but numbers. */
-static struct error *encode_numbers(enum record_type type, const uint64_t *numbers, size_t n,
-				    struct bytes *out)
-{
-	size_t start;
-	struct error *err = begin_record(out, n * VARINT_MAX, &start);
-
-	if (err)
-		return err;
-	for (size_t i = 0; i < n; i++)
-		put_varint(out, numbers[i]);
-	end_record(out, start, type);
-	return NULL;
+	return encode_plain(RECORD_NAME, numbers, 3, name, strnlen(name, NAME_MAX_LEN), out);
 }
 
 struct error *encode_exits(const struct recorded_exits *exits, struct bytes *out)
 {
 	const uint64_t numbers[] = {exits->vcpu, exits->stack, exits->count};
 
-	return encode_numbers(RECORD_EXITS, numbers, sizeof(numbers) / sizeof(*numbers), out);
+	return encode_plain(RECORD_EXITS, numbers, 3, NULL, 0, out);
 }
 
 struct error *encode_packed(struct bytes *out)
 {
 	uLongf len = compressBound(out->len);
-	struct bytes packed = {0};
-	struct error *err = NULL;
+	ENDED_BY(bytes_free) struct bytes packed = {0};
 	size_t start;
 
 	if (len > RECORD_MAX - VARINT_MAX || out->len > UNPACKED_MAX)
 		return NULL;
-	err = begin_record(&packed, VARINT_MAX + len, &start);
-	if (err)
-		return err;
+	TRY(begin_record(&packed, VARINT_MAX + len, &start));
 	put_varint(&packed, out->len);
 	if (compress2(packed.data + packed.len, &len, out->data, out->len, Z_BEST_COMPRESSION) !=
-	    Z_OK) {
-		bytes_free(&packed);
+	    Z_OK)
 		return error_no_memory();
-	}
 	packed.len += len;
 	end_record(&packed, start, RECORD_PACKED);
 	if (packed.len < out->len) {
 		out->len = 0;
 		put_bytes(out, packed.data, packed.len);
 	}
-	bytes_free(&packed);
 	return NULL;
 }
 
 struct error *encode_check(struct bytes *out)
 {
-	struct error *err = bytes_reserve(out, CHECK_RECORD);
 	uint32_t crc;
 
-	if (err)
-		return err;
+	TRY(bytes_reserve(out, CHECK_RECORD));
 	put_varint(out, CHECK_LEN);
 	out->data[out->len++] = RECORD_CHECK;
 	crc = (uint32_t)crc32(0, out->data, (uInt)out->len);
@@ -436,33 +362,29 @@ struct error *encode_check(struct bytes *out)
 static struct error *number_of(struct ids *written, const char *text, uint64_t *number,
 			       struct bytes *out)
 {
-	struct error *err;
 	uint32_t id;
 	bool added;
 
 	*number = 0;
 	if (!text)
 		return NULL;
-	err = ids_get(written, (uintptr_t)text, 0, &id, &added);
-	if (err)
-		return err;
+	TRY(ids_get(written, (uintptr_t)text, 0, &id, &added));
 	*number = id + (uint64_t)1;
-	return added ? encode_text(text, out) : NULL;
+	return added ? encode_plain(RECORD_TEXT, NULL, 0, text, strnlen(text, NAME_MAX_LEN), out)
+		     : NULL;
 }
 
 struct error *encode_locations(struct ids *written, uint64_t addr, uint8_t kind,
 			       const struct source_frame *frames, size_t n, struct bytes *out)
 {
 	uint64_t numbers[2 + 3 * SOURCE_DEPTH] = {addr, kind};
-	struct error *err = NULL;
 
-	for (size_t i = 0; i < n && !err; i++) {
+	for (size_t i = 0; i < n; i++) {
 		uint64_t *at = &numbers[2 + 3 * i];
 
-		err = number_of(written, frames[i].function, &at[0], out);
-		if (!err)
-			err = number_of(written, frames[i].file, &at[1], out);
+		TRY(number_of(written, frames[i].function, &at[0], out));
+		TRY(number_of(written, frames[i].file, &at[1], out));
 		at[2] = frames[i].line;
 	}
-	return err ? err : encode_numbers(RECORD_LOCATIONS, numbers, 2 + 3 * n, out);
+	return encode_plain(RECORD_LOCATIONS, numbers, 2 + 3 * n, NULL, 0, out);
 }

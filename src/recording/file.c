@@ -39,40 +39,37 @@ static struct error *set(struct recording_file *file, int fd, const char *name)
 	return error_no_memory();
 }
 
+/* A descriptor of its own for a standard file: closing it returns the file system's last errors. */
+static int duplicate(int fd)
+{
+	return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+}
+
 struct error *recording_file_create(const char *path, struct recording_file *out)
 {
+	const bool standard = strcmp(path, "-") == 0;
 	int fd;
 
-	if (strcmp(path, "-") == 0) {
-		if (isatty(STDOUT_FILENO))
-			return error_new(ERR_OUTPUT, "a recording is not for a terminal: send "
-						     "standard output to a file or a pipe");
-		/* A descriptor of its own: closing it returns the file system's last errors. */
-		fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-		if (fd < 0)
-			return error_errno(ERR_OUTPUT, errno, "cannot write to standard output");
-		return set(out, fd, "standard output");
-	}
-	fd = open_to_write(path);
+	if (standard && isatty(STDOUT_FILENO))
+		return error_new(ERR_OUTPUT, "a recording is not for a terminal: send "
+					     "standard output to a file or a pipe");
+	fd = standard ? duplicate(STDOUT_FILENO) : open_to_write(path);
+	if (fd < 0 && standard)
+		return error_errno(ERR_OUTPUT, errno, "cannot write to standard output");
 	if (fd < 0)
 		return create_error(path, errno);
-	return set(out, fd, path);
+	return set(out, fd, standard ? "standard output" : path);
 }
 
 struct error *recording_file_open(const char *path, struct recording_file *out)
 {
-	int fd;
+	const bool standard = strcmp(path, "-") == 0;
+	const char *name = standard ? "standard input" : path;
+	const int fd = standard ? duplicate(STDIN_FILENO) : open_to_read(path);
 
-	if (strcmp(path, "-") == 0) {
-		fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-		if (fd < 0)
-			return error_errno(ERR_INPUT, errno, "cannot read standard input");
-		return set(out, fd, "standard input");
-	}
-	fd = open_to_read(path);
 	if (fd < 0)
-		return error_errno(ERR_INPUT, errno, "cannot read %s", path);
-	return set(out, fd, path);
+		return error_errno(ERR_INPUT, errno, "cannot read %s", name);
+	return set(out, fd, name);
 }
 
 /* Waits until a failed call may be tried again; false: the error is a real one. */

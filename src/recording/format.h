@@ -147,9 +147,12 @@ struct decoder {
 	const struct recording_visitor *visitor;
 	struct recording_info info;
 	bool has_info, has_end;
+	unsigned type;	 /* of the record that is being decoded, */
+	uint64_t offset; /* and where in the file it is */
 	/* [nodes]: the file's node ids in `stacks`; NULL: the same */
 	uint32_t *ids;
-	uint32_t nodes, ids_cap;
+	uint32_t nodes;
+	size_t ids_room;
 	struct tick_entry *last;    /* [info.vcpus]: the last entry of each */
 	struct tick_entry *entries; /* [info.vcpus + TICK_WAITS_MAX]: the tick that is being read */
 	struct tick_entry *waits; /* [TICK_WAITS_MAX]: threads that do not run, of the next tick */
@@ -157,9 +160,10 @@ struct decoder {
 	uint64_t time_ns, weight_ns, paused_ns;
 	struct recorded_thread *thread; /* [threads]: number 1 is thread[0] */
 	size_t threads, threads_room;
-	char *container; /* of the threads that follow; NULL: not known */
-	char **text;	 /* [texts]: number 1 is text[0] */
+	const char *container; /* of the threads that follow; NULL: not known */
+	const char **text;     /* [texts]: number 1 is text[0] */
 	size_t texts, texts_room;
+	struct pool *pool; /* of all these texts */
 };
 
 /* A record at byte `offset` of the file. ERR_INPUT names that byte; a visitor's error is passed on. */
@@ -177,10 +181,10 @@ void decoder_free(struct decoder *decoder);
  */
 
 struct encoder {
-	const struct stacks *stacks; /* the caller's */
-	uint32_t nodes;		     /* so many are encoded, the root included */
-	uint32_t threads;	     /* so many are encoded */
-	char *container;	     /* of the last of them; NULL: not known */
+	const struct stacks *stacks;		    /* the caller's */
+	uint32_t nodes;				    /* so many are encoded, the root included */
+	uint32_t threads;			    /* so many are encoded */
+	char container[RECORDED_CONTAINER_MAX + 1]; /* of the last of them; "": not known */
 	uint32_t vcpus;
 	struct tick_entry *last; /* [vcpus]: the last entry of each */
 	uint64_t time_ns, weight_ns, paused_ns;

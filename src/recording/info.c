@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recording/recording.h"
+#include "base/owned.h"
 
 /* No guest runs more images than this. */
 #define RECORDED_IMAGES_MAX 65536
@@ -90,24 +90,19 @@ static size_t character(const char *text)
 static json_t *recorded_text(const char *text)
 {
 	json_t *string = json_string(text);
-	size_t n = 0;
-	char *valid;
+	FREED char *valid = NULL;
 
 	if (string)
 		return string;
-	valid = malloc(strlen(text) + 1);
-	if (!valid)
-		return NULL;
-	while (*text) {
-		size_t len = character(text);
+	valid = strdup(text);
+	for (char *at = valid; at && *at;) {
+		const size_t len = character(at);
 
-		memcpy(valid + n, len ? text : "?", len ? len : 1);
-		n += len ? len : 1;
-		text += len ? len : 1;
+		if (!len)
+			*at = '?';
+		at += len ?: 1;
 	}
-	string = json_stringn(valid, n);
-	free(valid);
-	return string;
+	return valid ? json_string(valid) : NULL;
 }
 
 /* Addresses are text: JSON's numbers are not sure to hold 64 bits. */
@@ -150,24 +145,14 @@ void recording_info_follow(struct recording_info *info, const struct recording_i
 
 const char *sample_state_text(unsigned state)
 {
-	switch (state) {
-	case VCPU_RUNNING:
-		return "running";
-	case VCPU_RUNNABLE:
-		return "runnable";
-	case VCPU_BLOCKED:
-		return "blocked";
-	case WAIT_QUEUED:
-		return "queued";
-	case WAIT_SLEEPING:
-		return "sleeping";
-	case WAIT_DISK:
-		return "disk";
-	case WAIT_STOPPED:
-		return "stopped";
-	default:
-		return "unknown";
-	}
+	static const char *const texts[SAMPLE_STATES] = {
+		[VCPU_RUNNING] = "running",   [VCPU_RUNNABLE] = "runnable",
+		[VCPU_BLOCKED] = "blocked",   [WAIT_QUEUED] = "queued",
+		[WAIT_SLEEPING] = "sleeping", [WAIT_DISK] = "disk",
+		[WAIT_STOPPED] = "stopped",
+	};
+
+	return state < SAMPLE_STATES ? texts[state] : "unknown";
 }
 
 static json_t *integer(uint64_t value)
@@ -232,15 +217,14 @@ static json_t *write_fields(const struct field *fields, size_t n, const void *fr
 static struct error *put_fields(const struct field *fields, size_t n, const void *from,
 				struct bytes *out)
 {
-	json_t *object = write_fields(fields, n, from);
-	char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
-	struct error *err = text ? bytes_reserve(out, strlen(text)) : error_no_memory();
+	json_auto_t *object = write_fields(fields, n, from);
+	FREED char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
 
-	if (!err)
-		put_bytes(out, text, strlen(text));
-	free(text);
-	json_decref(object);
-	return err;
+	if (!text)
+		return error_no_memory();
+	TRY(bytes_reserve(out, strlen(text)));
+	put_bytes(out, text, strlen(text));
+	return NULL;
 }
 
 static bool read_field(const json_t *value, const struct field *field, void *to)
@@ -304,11 +288,9 @@ static bool read_fields(const json_t *object, const struct field *fields, size_t
 static bool parse_fields(const void *text, size_t len, const struct field *fields, size_t n,
 			 void *to)
 {
-	json_t *object = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
-	const bool good = read_fields(object, fields, n, to);
+	json_auto_t *object = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
 
-	json_decref(object);
-	return good;
+	return read_fields(object, fields, n, to);
 }
 
 /* `to` is a flat copy of `from`: gives it strings and images of its own; false: no memory, and it has none. */
@@ -453,6 +435,16 @@ void recorded_thread_free(struct recorded_thread *thread)
 	free((char *)thread->name);
 	free((char *)thread->process);
 	free((char *)thread->container);
+}
+
+struct error *recorded_thread_intern(struct pool *pool, struct recorded_thread *thread)
+{
+	const char **texts[] = {&thread->name, &thread->process, &thread->container};
+
+	for (size_t i = 0; i < COUNT(texts); i++)
+		if (*texts[i])
+			TRY(pool_intern(pool, *texts[i], strlen(*texts[i]), texts[i]));
+	return NULL;
 }
 
 #define CONTAINER_DIGITS       64u /* of a container's number, in hex */

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/owned.h"
+
 #define FLUSH_NS UINT64_C(1000000000)
 
 struct recording_writer {
@@ -59,16 +61,11 @@ static void writer_free(struct recording_writer *writer)
 
 static struct error *put_head(struct recording_writer *writer, const struct recording_info *info)
 {
-	struct bytes json = {0};
-	struct error *err;
+	ENDED_BY(bytes_free) struct bytes json = {0};
 
-	err = encode_head(&writer->stretch);
-	if (!err)
-		err = recording_info_write(info, &json);
-	if (!err)
-		err = encode_json(&json, RECORD_INFO, &writer->stretch);
-	bytes_free(&json);
-	return err;
+	TRY(encode_head(&writer->stretch));
+	TRY(recording_info_write(info, &json));
+	return encode_json(&json, RECORD_INFO, &writer->stretch);
 }
 
 bool recording_begins(const void *data, size_t len)
@@ -118,31 +115,23 @@ void recording_pack(struct recording_writer *writer, uint64_t period_ns)
 
 static struct error *put_nodes(struct recording_writer *writer, uint32_t last)
 {
-	struct error *err = NULL;
-
-	while (writer->encoder.nodes <= last && !err) {
-		err = encode_nodes(&writer->encoder, last, &writer->stretch);
-		if (!err)
-			err = write_if_long(writer);
+	while (writer->encoder.nodes <= last) {
+		TRY(encode_nodes(&writer->encoder, last, &writer->stretch));
+		TRY(write_if_long(writer));
 	}
-	return err;
+	return NULL;
 }
 
 struct error *recording_tick(struct recording_writer *writer, const struct tick *tick)
 {
-	struct error *err = check_usable(writer);
 	uint32_t newest;
 
-	if (err)
-		return err;
+	TRY(check_usable(writer));
 	if (!encode_allows(&writer->encoder, tick, &newest))
 		return error_new(ERR_FAILED, "a sample does not fit the recording: time, vCPU, "
 					     "state, stack or thread is out of range or order");
-	err = put_nodes(writer, newest);
-	if (!err)
-		err = encode_tick(&writer->encoder, tick, &writer->stretch);
-	if (err)
-		return err;
+	TRY(put_nodes(writer, newest));
+	TRY(encode_tick(&writer->encoder, tick, &writer->stretch));
 	if (!writer->packs && tick->time_ns - writer->flushed_ns >= FLUSH_NS)
 		return write_stretch(writer);
 	return write_if_long(writer);
@@ -151,73 +140,60 @@ struct error *recording_tick(struct recording_writer *writer, const struct tick 
 struct error *recording_thread(struct recording_writer *writer,
 			       const struct recorded_thread *thread)
 {
-	struct error *err = check_usable(writer);
-
-	if (!err && writer->encoder.threads == RECORDED_THREADS_MAX)
-		err = error_new(ERR_FAILED, "a recording has at most %u threads",
-				RECORDED_THREADS_MAX);
-	if (!err)
-		err = encode_thread(&writer->encoder, thread, &writer->stretch);
-	return err ? err : write_if_long(writer);
+	TRY(check_usable(writer));
+	if (writer->encoder.threads == RECORDED_THREADS_MAX)
+		return error_new(ERR_FAILED, "a recording has at most %u threads",
+				 RECORDED_THREADS_MAX);
+	TRY(encode_thread(&writer->encoder, thread, &writer->stretch));
+	return write_if_long(writer);
 }
 
 struct error *recording_exits(struct recording_writer *writer, const struct recorded_exits *exits)
 {
-	struct error *err = check_usable(writer);
-
-	if (!err && (exits->vcpu >= writer->encoder.vcpus || exits->stack == STACK_ROOT ||
-		     exits->stack >= stacks_count(writer->encoder.stacks)))
-		err = error_new(ERR_FAILED, "exits of a vCPU or at a place that there is not");
-	if (!err)
-		err = put_nodes(writer, exits->stack);
-	if (!err)
-		err = encode_exits(exits, &writer->stretch);
-	return err ? err : write_if_long(writer);
+	TRY(check_usable(writer));
+	if (exits->vcpu >= writer->encoder.vcpus || exits->stack == STACK_ROOT ||
+	    exits->stack >= stacks_count(writer->encoder.stacks))
+		return error_new(ERR_FAILED, "exits of a vCPU or at a place that there is not");
+	TRY(put_nodes(writer, exits->stack));
+	TRY(encode_exits(exits, &writer->stretch));
+	return write_if_long(writer);
 }
 
 struct error *recording_name(struct recording_writer *writer, uint64_t addr, uint8_t kind,
 			     const char *name, uint64_t offset)
 {
-	struct error *err = check_usable(writer);
-
-	if (!err && kind >= FRAME_KINDS)
-		err = error_new(ERR_FAILED, "a name for a frame of kind %u, which there is not",
-				kind);
-	if (!err)
-		err = encode_name(addr, kind, name, offset, &writer->stretch);
-	return err ? err : write_if_long(writer);
+	TRY(check_usable(writer));
+	if (kind >= FRAME_KINDS)
+		return error_new(ERR_FAILED, "a name for a frame of kind %u, which there is not",
+				 kind);
+	TRY(encode_name(addr, kind, name, offset, &writer->stretch));
+	return write_if_long(writer);
 }
 
 struct error *recording_locations(struct recording_writer *writer, uint64_t addr, uint8_t kind,
 				  const struct source_frame *frames, size_t n)
 {
-	struct error *err = check_usable(writer);
-
-	if (!err && (kind >= FRAME_KINDS || !n || n > SOURCE_DEPTH))
-		err = error_new(ERR_FAILED, "places in the source that cannot be");
-	if (!err)
-		err = encode_locations(writer->texts, addr, kind, frames, n, &writer->stretch);
-	return err ? err : write_if_long(writer);
+	TRY(check_usable(writer));
+	if (kind >= FRAME_KINDS || !n || n > SOURCE_DEPTH)
+		return error_new(ERR_FAILED, "places in the source that cannot be");
+	TRY(encode_locations(writer->texts, addr, kind, frames, n, &writer->stretch));
+	return write_if_long(writer);
 }
 
 struct error *recording_flush(struct recording_writer *writer)
 {
-	struct error *err = check_usable(writer);
-
-	return err ? err : write_stretch(writer);
+	TRY(check_usable(writer));
+	return write_stretch(writer);
 }
 
 /* Appends the end and writes it all out. */
 static struct error *finish(struct recording_writer *writer, const struct recording_end *end)
 {
-	struct bytes json = {0};
-	struct error *err = NULL;
+	ENDED_BY(bytes_free) struct bytes json = {0};
+	struct error *err = end ? recording_end_write(end, &json) : NULL;
 
-	if (end)
-		err = recording_end_write(end, &json);
 	if (end && !err)
 		err = encode_json(&json, RECORD_END, &writer->stretch);
-	bytes_free(&json);
 	return error_first(err, write_stretch(writer));
 }
 
@@ -305,15 +281,12 @@ static enum found find_buffered(const struct recording_reader *reader, size_t at
 static struct error *unpack(const struct decoder *decoder, struct cursor in, uint64_t offset,
 			    struct bytes *out)
 {
-	struct error *err = NULL;
 	uint64_t len;
 	uLongf got;
 
 	if (!get_varint(&in, &len) || !len || len > UNPACKED_MAX)
 		return decode_damaged(decoder, offset, "a packed record's length cannot be");
-	err = bytes_reserve(out, len);
-	if (err)
-		return err;
+	TRY(bytes_reserve(out, len));
 	got = (uLongf)len;
 	if (uncompress(out->data, &got, in.at, (uLong)(in.end - in.at)) != Z_OK || got != len)
 		return decode_damaged(decoder, offset, "a packed record cannot be unpacked");
@@ -326,39 +299,37 @@ static struct error *decode_packed(struct recording_reader *reader, struct curso
 				   uint64_t offset)
 {
 	struct decoder *decoder = &reader->decoder;
-	struct bytes data = {0};
-	struct record record = {0};
-	struct error *err = unpack(decoder, packed, offset, &data);
-	struct cursor records = {data.data, data.len ? data.data + data.len : data.data};
+	ENDED_BY(bytes_free) struct bytes data = {0};
+	struct cursor records;
+	struct record record;
 
-	while (!err && records.at < records.end) {
+	TRY(unpack(decoder, packed, offset, &data));
+	records = (struct cursor){data.data, data.data + data.len};
+	while (records.at < records.end) {
 		if (find_record(records, reader->minor, &record) != FOUND ||
 		    record.type == RECORD_CHECK || record.type == RECORD_PACKED)
-			err = decode_damaged(decoder, offset, "no record can be packed like that");
-		else
-			err = decode_record(decoder, record.type, record.payload, offset);
+			return decode_damaged(decoder, offset, "no record can be packed like that");
+		TRY(decode_record(decoder, record.type, record.payload, offset));
 		records.at = record.payload.end;
 	}
-	bytes_free(&data);
-	return err;
+	return NULL;
 }
 
 /* Decodes the records of buffer[0..walked), head excluded. */
 static struct error *decode(struct recording_reader *reader)
 {
 	size_t at = reader->base == 0 ? RECORDING_HEAD_LEN : 0;
-	struct error *err = NULL;
 	struct record record;
 
-	while (at < reader->walked && !err && find_buffered(reader, at, &record) == FOUND) {
+	while (at < reader->walked && find_buffered(reader, at, &record) == FOUND) {
 		if (record.type == RECORD_PACKED)
-			err = decode_packed(reader, record.payload, reader->base + at);
+			TRY(decode_packed(reader, record.payload, reader->base + at));
 		else if (record.type != RECORD_CHECK)
-			err = decode_record(&reader->decoder, record.type, record.payload,
-					    reader->base + at);
+			TRY(decode_record(&reader->decoder, record.type, record.payload,
+					  reader->base + at));
 		at = (size_t)(record.payload.end - reader->buffer.data);
 	}
-	return err;
+	return NULL;
 }
 
 /* Verifies the stretch that it covers, decodes it, and drops it from the buffer. */
@@ -367,18 +338,17 @@ static struct error *take_stretch(struct recording_reader *reader, const struct 
 	size_t covered = (size_t)(check->payload.at - reader->buffer.data);
 	uint32_t crc = (uint32_t)crc32(0, reader->buffer.data, (uInt)covered);
 	struct bytes *buffer = &reader->buffer;
-	struct error *err;
 
 	for (int i = 0; i < CHECK_LEN; i++)
 		if (check->payload.at[i] != (uint8_t)(crc >> (8 * i)))
 			return decode_damaged(&reader->decoder, reader->base,
 					      "what follows does not match its checksum");
-	err = decode(reader);
+	TRY(decode(reader));
 	buffer->len -= covered + CHECK_LEN;
 	memmove(buffer->data, buffer->data + covered + CHECK_LEN, buffer->len);
 	reader->base += covered + CHECK_LEN;
 	reader->walked = 0;
-	return err;
+	return NULL;
 }
 
 /* True if the buffer begins with the magic, or with as much of it as fits. */
@@ -427,65 +397,57 @@ static struct error *skip_padding(struct recording_reader *reader)
 static struct error *walk(struct recording_reader *reader)
 {
 	enum found found = FOUND;
-	struct error *err = NULL;
 	struct record record;
 
 	if (!reader->has_head) {
 		if (reader->buffer.len < RECORDING_HEAD_LEN)
 			return NULL;
-		err = check_head(reader);
+		TRY(check_head(reader));
 	}
-	while (!err && !reader->padded && reader->walked < reader->buffer.len) {
+	while (!reader->padded && reader->walked < reader->buffer.len) {
 		found = find_buffered(reader, reader->walked, &record);
 		reader->padded = found == FOUND_PADDING;
 		if (found != FOUND)
 			break;
 		reader->walked = (size_t)(record.payload.end - reader->buffer.data);
 		if (record.type == RECORD_CHECK)
-			err = take_stretch(reader, &record);
+			TRY(take_stretch(reader, &record));
 	}
-	if (!err && found == FOUND_DAMAGE)
-		err = decode_damaged(&reader->decoder, reader->base + reader->walked,
-				     "no record can begin like that");
-	if (!err && reader->padded)
-		err = skip_padding(reader);
-	if (!err && reader->buffer.len > STRETCH_MAX)
-		err = decode_damaged(&reader->decoder, reader->base, "no checksum follows");
-	return err;
+	if (found == FOUND_DAMAGE)
+		return decode_damaged(&reader->decoder, reader->base + reader->walked,
+				      "no record can begin like that");
+	if (reader->padded)
+		TRY(skip_padding(reader));
+	if (reader->buffer.len > STRETCH_MAX)
+		return decode_damaged(&reader->decoder, reader->base, "no checksum follows");
+	return NULL;
 }
 
 /* The file has ended: a last stretch without checksum is taken as it is. */
 static struct error *take_tail(struct recording_reader *reader, bool *cut)
 {
-	struct error *err;
-
 	*cut = !reader->decoder.has_end || reader->buffer.len > 0 || reader->padded;
 	if (!reader->has_head && reader->buffer.len == 0)
 		return error_new(ERR_INPUT, "%s is empty", reader->file->name);
 	if (!reader->has_head && !has_magic(reader))
 		return no_recording(reader);
-	err = reader->has_head ? decode(reader) : NULL;
-	if (!err && !reader->decoder.has_info)
-		err = error_new(ERR_INPUT, "%s ends before its first sample", reader->file->name);
-	return err;
+	if (reader->has_head)
+		TRY(decode(reader));
+	if (!reader->decoder.has_info)
+		return error_new(ERR_INPUT, "%s ends before its first sample", reader->file->name);
+	return NULL;
 }
 
 static struct error *read_all(struct recording_reader *reader, bool *cut)
 {
 	const uint64_t size = recording_file_size(reader->file);
 	struct bytes *buffer = &reader->buffer;
-	struct error *err;
 	size_t got;
 
 	for (;;) {
-		err = walk(reader);
-		if (!err)
-			err = bytes_reserve(buffer, READ_SIZE);
-		if (!err)
-			err = recording_file_read(reader->file, buffer->data + buffer->len,
-						  READ_SIZE, &got);
-		if (err)
-			return err;
+		TRY(walk(reader));
+		TRY(bytes_reserve(buffer, READ_SIZE));
+		TRY(recording_file_read(reader->file, buffer->data + buffer->len, READ_SIZE, &got));
 		if (got == 0)
 			return take_tail(reader, cut);
 		buffer->len += got;
@@ -517,13 +479,17 @@ struct error *recording_read(const char *path, struct stacks *stacks,
 {
 	struct recording_file file;
 	struct bytes nothing = {0};
+	struct stacks *own = NULL;
 	struct error *err;
 
 	*cut = true;
+	if (!stacks)
+		TRY(stacks_new(&own));
 	err = recording_file_open(path, &file);
-	if (err)
-		return err;
-	err = recording_read_file(&file, &nothing, stacks, visitor, cut);
-	error_free(recording_file_close(&file));
+	if (!err) {
+		err = recording_read_file(&file, &nothing, stacks ?: own, visitor, cut);
+		error_free(recording_file_close(&file));
+	}
+	stacks_free(own);
 	return err;
 }

@@ -18,6 +18,8 @@
 #include "base/sample_types.h"
 #include "recording/stacks.h"
 
+struct pool;
+
 /*
  * States of samples: those of vCPUs (enum vcpu_state), and behind them those of
  * the guest's threads that do not run.
@@ -193,6 +195,9 @@ void recording_info_free(struct recording_info *info);
 void recording_end_free(struct recording_end *end);
 void recorded_thread_free(struct recorded_thread *thread);
 
+/* Replaces the thread's texts by the pool's. */
+struct error *recorded_thread_intern(struct pool *pool, struct recorded_thread *thread);
+
 /* The period of its ticks, ns, at least 1; 1: not known. */
 uint64_t recording_period_ns(const struct recording_info *info);
 
@@ -305,7 +310,7 @@ static inline void recording_progress(const struct recording_visitor *visitor, u
 /*
  * Reads a recording ("-": standard input) in bounded memory, apart from the
  * stacks. `stacks` is filled, and may have stacks already; the ids in the
- * ticks are ids in it. *cut tells whether the file stops in the middle
+ * ticks are ids in it; NULL: they do not matter. *cut tells whether the file stops in the middle
  * (writer died): everything before was delivered. A file that is damaged, no
  * recording, or of another major version is ERR_INPUT; what was delivered
  * before that is true. So is a file that ends before its info.

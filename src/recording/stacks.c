@@ -8,15 +8,13 @@
 #include <time.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 
 /* Nodes that the store starts with room for; a power of two. */
 #define FIRST_NODES 1024u
 
 /* Chains that were interned lately; a power of two. */
 #define RECENT 4096u
-
-/* Result of find_or_add when the store is full; no valid id. */
-#define NO_ROOM UINT32_MAX
 
 _Static_assert(sizeof(struct stack_node) + 2 * sizeof(uint32_t) == STACKS_NODE_BYTES,
 	       "a node and two slots");
@@ -164,15 +162,15 @@ static bool same(const struct stack_node *a, const struct stack_node *b)
 	       a->trust == b->trust;
 }
 
-static struct error *find_or_add(struct stacks *stacks, uint32_t parent, const struct frame *frame,
-				 uint32_t *id)
+struct error *stacks_add(struct stacks *stacks, uint32_t parent, const struct frame *frame,
+			 uint32_t *id, bool *whole)
 {
 	struct stack_node node = {frame->addr, parent, frame->kind, frame->trust};
-	struct error *err = stacks->slots ? NULL : fill_slots(stacks);
 	uint32_t slot, found;
 
-	if (err)
-		return err;
+	*whole = true;
+	if (!stacks->slots)
+		TRY(fill_slots(stacks));
 	slot = first_slot(stacks, &node);
 	while ((found = stacks->slots[slot]) != STACK_ROOT) {
 		if (same(&stacks->nodes[found], &node)) {
@@ -182,12 +180,12 @@ static struct error *find_or_add(struct stacks *stacks, uint32_t parent, const s
 		slot = (slot + 1) & (stacks->cap * 2 - 1);
 	}
 	if (stacks->n == stacks->max) {
-		*id = NO_ROOM;
+		*whole = false;
 		return NULL;
 	}
 	if (stacks->n == stacks->cap) {
-		err = grow(stacks);
-		return err ? err : find_or_add(stacks, parent, frame, id);
+		TRY(grow(stacks));
+		return stacks_add(stacks, parent, frame, id, whole);
 	}
 	stacks->nodes[stacks->n] = node;
 	stacks->slots[slot] = *id = stacks->n++;
@@ -201,17 +199,14 @@ static struct error *full(const struct stacks *stacks)
 
 struct error *stacks_append(struct stacks *stacks, uint32_t parent, const struct frame *frame)
 {
-	struct error *err = NULL;
-
 	assert(!stacks->slots);
 	if (stacks->n == stacks->max)
 		return full(stacks);
 	if (stacks->n == stacks->cap)
-		err = grow(stacks);
-	if (!err)
-		stacks->nodes[stacks->n++] =
-			(struct stack_node){frame->addr, parent, frame->kind, frame->trust};
-	return err;
+		TRY(grow(stacks));
+	stacks->nodes[stacks->n++] =
+		(struct stack_node){frame->addr, parent, frame->kind, frame->trust};
+	return NULL;
 }
 
 bool stacks_may_append(const struct stacks *stacks)
@@ -219,29 +214,13 @@ bool stacks_may_append(const struct stacks *stacks)
 	return !stacks->slots;
 }
 
-struct error *stacks_add(struct stacks *stacks, uint32_t parent, const struct frame *frame,
-			 uint32_t *id, bool *whole)
-{
-	uint32_t found;
-	struct error *err = find_or_add(stacks, parent, frame, &found);
-
-	if (err)
-		return err;
-	*whole = found != NO_ROOM;
-	if (*whole)
-		*id = found;
-	return NULL;
-}
-
 struct error *stacks_child(struct stacks *stacks, uint32_t parent, const struct frame *frame,
 			   uint32_t *id)
 {
 	bool whole;
-	struct error *err = stacks_add(stacks, parent, frame, id, &whole);
 
-	if (!err && !whole)
-		err = full(stacks);
-	return err;
+	TRY(stacks_add(stacks, parent, frame, id, &whole));
+	return whole ? NULL : full(stacks);
 }
 
 static bool is_chain(const struct stacks *stacks, uint32_t id, const struct frame *frames, size_t n)
@@ -262,8 +241,7 @@ struct error *stacks_intern(struct stacks *stacks, const struct frame *frames, s
 {
 	uint64_t hash = stacks->seed;
 	struct recent *recent;
-	uint32_t leaf = STACK_ROOT, next;
-	struct error *err;
+	uint32_t leaf = STACK_ROOT;
 
 	*whole = true;
 	for (size_t i = 0; i < n; i++)
@@ -273,17 +251,10 @@ struct error *stacks_intern(struct stacks *stacks, const struct frame *frames, s
 		*id = recent->leaf;
 		return NULL;
 	}
-	for (size_t i = n; i-- > 0; leaf = next) {
-		err = find_or_add(stacks, leaf, &frames[i], &next);
-		if (err)
-			return err;
-		if (next == NO_ROOM) {
-			*id = leaf;
-			*whole = false;
-			return NULL;
-		}
-	}
-	*recent = (struct recent){hash, leaf};
+	for (size_t i = n; i-- > 0 && *whole;)
+		TRY(stacks_add(stacks, leaf, &frames[i], &leaf, whole));
+	if (*whole)
+		*recent = (struct recent){hash, leaf};
 	*id = leaf;
 	return NULL;
 }
@@ -352,18 +323,13 @@ static struct error *number_frame(const struct stacks *stacks, uint32_t id, stru
 				  size_t *room, struct frame_numbers *numbers)
 {
 	const struct stack_node *node = &stacks->nodes[id];
-	struct error *err = NULL;
 	struct met_frame *slot;
 
 	if (numbers->n >= met->room / 4 * 3)
-		err = grow_met(met);
-	if (err)
-		return err;
+		TRY(grow_met(met));
 	slot = find_met(stacks, met, numbers, node);
 	if (!slot->number) {
-		err = ARRAY_RESERVE(&numbers->node, room, numbers->n + (size_t)1);
-		if (err)
-			return err;
+		TRY(ARRAY_RESERVE(&numbers->node, room, numbers->n + (size_t)1));
 		numbers->node[numbers->n] = id;
 		*slot = (struct met_frame){met_hash(stacks, node), ++numbers->n};
 	}
@@ -412,23 +378,18 @@ static int by_address(const void *a, const void *b)
 
 struct error *distinct_frames(const struct stacks *stacks, struct frame **out, size_t *n)
 {
-	struct frame_numbers numbers;
-	struct error *err = frame_numbers_new(stacks, &numbers);
-	struct frame *frames;
+	ENDED_BY(frame_numbers_free) struct frame_numbers numbers = {0};
 
-	if (err)
-		return err;
-	frames = calloc(numbers.n + (size_t)1, sizeof(*frames));
-	for (uint32_t i = 0; frames && i < numbers.n; i++) {
+	TRY(frame_numbers_new(stacks, &numbers));
+	*n = numbers.n;
+	*out = calloc(*n + 1, sizeof(**out));
+	if (!*out)
+		return error_no_memory();
+	for (size_t i = 0; i < *n; i++) {
 		const struct stack_node *node = &stacks->nodes[numbers.node[i]];
 
-		frames[i] = (struct frame){.addr = node->addr, .kind = node->kind};
+		(*out)[i] = (struct frame){.addr = node->addr, .kind = node->kind};
 	}
-	*n = numbers.n;
-	frame_numbers_free(&numbers);
-	if (!frames)
-		return error_no_memory();
-	qsort(frames, *n, sizeof(*frames), by_address);
-	*out = frames;
+	qsort(*out, *n, sizeof(**out), by_address);
 	return NULL;
 }
