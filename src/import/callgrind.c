@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "import/importer.h"
 
 /* Events of a file; positions of a line ("instr line"). */
@@ -38,7 +38,7 @@ struct line_cost {
 /* What a function used below its calls to another. */
 struct call_cost {
 	uint64_t weight;
-	uint32_t callee, next;
+	uint32_t callee, next; /* numbers + 1 */
 };
 
 struct function {
@@ -50,9 +50,8 @@ struct function {
 
 /* Compressed names: "(3) name", then "(3)". */
 struct names {
-	struct ids *ids;
-	const char **at;
-	size_t room;
+	struct row_ids ids;
+	const char **at; /* NULL: not told */
 };
 
 struct callgrind {
@@ -61,11 +60,10 @@ struct callgrind {
 	const char *file, *name, *object; /* of lines with costs, NULL: not known */
 	const char *callee, *callee_file, *callee_object;
 	const char *own_file; /* that the function is in; `file` may be another's, inlined there */
-	struct ids *function_ids, *line_ids, *call_ids;
+	struct row_ids function_ids, line_ids, call_ids;
 	struct function *functions;
 	struct line_cost *lines;
 	struct call_cost *calls;
-	size_t functions_room, lines_room, calls_room;
 	uint64_t line[POSITIONS_MAX];
 	unsigned n_positions, line_at, n_events, samples_at; /* samples_at: EVENTS_MAX: none */
 	char unit[64]; /* of the first event, as the file tells it */
@@ -92,27 +90,21 @@ static struct error *fault(const struct callgrind *c, const char *what)
 static struct error *read_name(struct callgrind *c, struct names *names, const char *text,
 			       const char **out)
 {
-	struct error *err = names->ids ? NULL : ids_new(&names->ids);
 	uint64_t number;
 	uint32_t id;
 	char *end;
-	bool added;
 
 	number = *text == '(' ? strtoull(text + 1, &end, 10) : 0;
-	if (err || *text != '(' || end == text + 1 || *end != ')')
-		return err ? err : import_text(c->import, text, strlen(text), out);
-	err = ids_get(names->ids, number, 0, &id, &added);
-	if (!err)
-		err = ARRAY_RESERVE(&names->at, &names->room, id + (size_t)1);
-	if (err)
-		return err;
+	if (*text != '(' || end == text + 1 || *end != ')')
+		return import_text(c->import, text, strlen(text), out);
+	TRY(ROW_IDS_GET(&names->ids, number, 0, &names->at, &id));
 	end += 1 + strspn(end + 1, " ");
 	if (*end)
-		err = import_text(c->import, end, strlen(end), &names->at[id]);
-	else if (added)
+		TRY(import_text(c->import, end, strlen(end), &names->at[id]));
+	else if (!names->at[id])
 		return fault(c, "the name of this number is missing");
 	*out = names->at[id];
-	return err;
+	return NULL;
 }
 
 static bool is_known(const char *name)
@@ -128,14 +120,13 @@ static struct error *number_code(struct callgrind *c, const char *name, const ch
 				   .name = is_known(name) ? name : "[unknown]",
 				   .file = is_known(file) ? file : NULL,
 				   .line = line};
-	struct import_image image = {.path = object};
-	struct error *err = NULL;
+	const struct import_image image = {.path = object};
 
 	if (!is_known(name))
-		err = import_text(c->import, code.name, strlen(code.name), &code.name);
-	if (!err && is_known(object))
-		err = import_image(c->import, &image, &code.image);
-	return err ? err : import_code(c->import, &code, addr);
+		TRY(import_text(c->import, code.name, strlen(code.name), &code.name));
+	if (is_known(object))
+		TRY(import_image(c->import, &image, &code.image));
+	return import_code(c->import, &code, addr);
 }
 
 /* The number of a function by its name, file and object. */
@@ -143,17 +134,11 @@ static struct error *find_function(struct callgrind *c, const char *name, const 
 				   const char *object, uint32_t *number)
 {
 	uint64_t addr;
-	bool added;
-	struct error *err = number_code(c, name, file, object, 0, &addr);
 
-	if (!err)
-		err = ids_get(c->function_ids, addr, 0, number, &added);
-	if (err || !added)
-		return err;
-	err = ARRAY_RESERVE(&c->functions, &c->functions_room, *number + (size_t)1);
-	if (!err)
-		c->functions[*number] = (struct function){.addr = addr};
-	return err;
+	TRY(number_code(c, name, file, object, 0, &addr));
+	TRY(ROW_IDS_GET(&c->function_ids, addr, 0, &c->functions, number));
+	c->functions[*number].addr = addr;
+	return NULL;
 }
 
 static void add(uint64_t *sum, uint64_t value)
@@ -169,18 +154,12 @@ static struct error *add_own(struct callgrind *c, uint32_t function, uint64_t we
 	struct line_cost *line;
 	uint64_t addr;
 	uint32_t id;
-	bool added;
-	struct error *err = number_code(c, c->name, c->file, c->object,
-					number < UINT32_MAX ? (uint32_t)number : 0, &addr);
 
-	if (!err)
-		err = ids_get(c->line_ids, addr, function, &id, &added);
-	if (!err)
-		err = ARRAY_RESERVE(&c->lines, &c->lines_room, id + (size_t)1);
-	if (err)
-		return err;
+	TRY(number_code(c, c->name, c->file, c->object, number < UINT32_MAX ? (uint32_t)number : 0,
+			&addr));
+	TRY(ROW_IDS_GET(&c->line_ids, addr, function, &c->lines, &id));
 	line = &c->lines[id];
-	if (added) {
+	if (!line->addr) {
 		*line = (struct line_cost){.addr = addr, .next = c->functions[function].lines};
 		c->functions[function].lines = id + 1;
 	}
@@ -194,24 +173,21 @@ static struct error *add_own(struct callgrind *c, uint32_t function, uint64_t we
 static struct error *add_call(struct callgrind *c, uint32_t caller, uint64_t weight)
 {
 	uint32_t callee, id;
-	bool added;
-	struct error *err = find_function(c, c->callee, c->callee_file ? c->callee_file : c->file,
-					  c->callee_object ? c->callee_object : c->object, &callee);
+	struct call_cost *call;
 
+	TRY(find_function(c, c->callee, c->callee_file ?: c->file, c->callee_object ?: c->object,
+			  &callee));
 	c->callee_file = c->callee_object = NULL;
-	if (err || caller == callee)
-		return err;
-	err = ids_get(c->call_ids, caller, callee, &id, &added);
-	if (!err)
-		err = ARRAY_RESERVE(&c->calls, &c->calls_room, id + (size_t)1);
-	if (err)
-		return err;
-	if (added) {
-		c->calls[id] =
-			(struct call_cost){.callee = callee, .next = c->functions[caller].calls};
+	if (caller == callee)
+		return NULL;
+	TRY(ROW_IDS_GET(&c->call_ids, caller, callee, &c->calls, &id));
+	call = &c->calls[id];
+	if (!call->callee) {
+		*call = (struct call_cost){.callee = callee + 1,
+					   .next = c->functions[caller].calls};
 		c->functions[caller].calls = id + 1;
 	}
-	add(&c->calls[id].weight, weight);
+	add(&call->weight, weight);
 	add(&c->functions[caller].below, weight);
 	add(&c->functions[callee].by_callers, weight);
 	return NULL;
@@ -241,7 +217,6 @@ static struct error *read_costs(struct callgrind *c, const char *at)
 {
 	uint64_t costs[EVENTS_MAX] = {0};
 	uint32_t function;
-	struct error *err;
 	char *end;
 
 	for (unsigned i = 0; i < c->n_positions; i++) {
@@ -259,9 +234,7 @@ static struct error *read_costs(struct callgrind *c, const char *at)
 		return fault(c, "more costs than events");
 	if (!c->name)
 		return fault(c, "costs of no function");
-	err = find_function(c, c->name, c->own_file, c->object, &function);
-	if (err)
-		return err;
+	TRY(find_function(c, c->name, c->own_file, c->object, &function));
 	if (c->in_call) {
 		c->in_call = false;
 		return add_call(c, function, costs[0]);
@@ -314,20 +287,25 @@ static void read_event(struct callgrind *c, const char *text)
 
 static struct error *read_assignment(struct callgrind *c, const char *key, const char *value)
 {
+	const struct {
+		const char *key;
+		struct names *names;
+		const char **to;
+	} known[] = {{"fl", &c->files, &c->file},
+		     {"fi", &c->files, &c->file},
+		     {"fe", &c->files, &c->file},
+		     {"cfi", &c->files, &c->callee_file},
+		     {"cfl", &c->files, &c->callee_file},
+		     {"fn", &c->functions_named, &c->name},
+		     {"cfn", &c->functions_named, &c->callee},
+		     {"ob", &c->objects, &c->object},
+		     {"cob", &c->objects, &c->callee_object}};
+
 	if (!strcmp(key, "fn"))
 		c->own_file = c->file;
-	if (!strcmp(key, "fl") || !strcmp(key, "fi") || !strcmp(key, "fe"))
-		return read_name(c, &c->files, value, &c->file);
-	if (!strcmp(key, "cfi") || !strcmp(key, "cfl"))
-		return read_name(c, &c->files, value, &c->callee_file);
-	if (!strcmp(key, "fn"))
-		return read_name(c, &c->functions_named, value, &c->name);
-	if (!strcmp(key, "cfn"))
-		return read_name(c, &c->functions_named, value, &c->callee);
-	if (!strcmp(key, "ob"))
-		return read_name(c, &c->objects, value, &c->object);
-	if (!strcmp(key, "cob"))
-		return read_name(c, &c->objects, value, &c->callee_object);
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(key, known[i].key))
+			return read_name(c, known[i].names, value, known[i].to);
 	if (!strcmp(key, "calls"))
 		c->in_call = true;
 	if (c->in_call && !c->callee)
@@ -335,8 +313,9 @@ static struct error *read_assignment(struct callgrind *c, const char *key, const
 	return NULL; /* jumps, and what later versions may have */
 }
 
-static struct error *read_line(struct callgrind *c, char *line)
+static struct error *read_line(void *ctx, char *line, size_t len)
 {
+	struct callgrind *c = ctx;
 	const size_t key = strspn(line, "abcdefghijklmnopqrstuvwxyz");
 	char *value = line + key + 1;
 
@@ -380,23 +359,21 @@ static struct error *tell_part(struct callgrind *c, uint32_t callers, struct lin
 {
 	struct import_sample sample = {.times = 1};
 	const double due = (double)line->samples * (line->due / (double)line->weight);
-	struct error *err = import_frame(c->import, callers, line->addr, FRAME_PC, &sample.stack);
 
+	TRY(import_frame(c->import, callers, line->addr, FRAME_PC, &sample.stack));
 	if (due > (double)line->samples_told + 1)
 		sample.times = (uint64_t)due - line->samples_told;
 	line->told += weight;
 	line->samples_told += sample.times;
-	return err ? err : import_samples(c->import, sample, weight);
+	return import_samples(c->import, sample, weight);
 }
 
 /* The part of the function's own costs that its callers stand for. */
 static struct error *tell_own(struct tree *tree, const struct visit *visit)
 {
 	struct callgrind *c = tree->c;
-	struct error *err = NULL;
 
-	for (uint32_t i = c->functions[visit->function].lines; i && !err;
-	     i = c->lines[i - 1].next) {
+	for (uint32_t i = c->functions[visit->function].lines; i; i = c->lines[i - 1].next) {
 		struct line_cost *line = &c->lines[i - 1];
 		const double part = (double)line->weight * visit->share;
 		uint64_t due;
@@ -407,9 +384,9 @@ static struct error *tell_own(struct tree *tree, const struct visit *visit)
 		due = (uint64_t)(line->due + 0.5);
 		due = due < line->weight ? due : line->weight;
 		if (due > line->told)
-			err = tell_part(c, visit->callers, line, due - line->told);
+			TRY(tell_part(c, visit->callers, line, due - line->told));
 	}
-	return err;
+	return NULL;
 }
 
 static double inclusive(const struct function *function)
@@ -425,19 +402,18 @@ static struct error *enter(struct tree *tree, uint32_t function, uint32_t caller
 	struct callgrind *c = tree->c;
 	struct visit *visit = &tree->at[tree->depth];
 	const struct frame frame = {.addr = c->functions[function].addr, .trust = TRUST_GUESS};
-	struct error *err;
 
 	tree->visits_left--;
 	*visit = (struct visit){.function = function,
 				.callers = callers,
 				.call = c->functions[function].calls,
 				.share = weight / inclusive(&c->functions[function])};
-	err = tell_own(tree, visit);
-	if (!err && visit->call)
-		err = stacks_child(c->import->stacks, callers, &frame, &visit->stack);
+	TRY(tell_own(tree, visit));
+	if (visit->call)
+		TRY(stacks_child(c->import->stacks, callers, &frame, &visit->stack));
 	c->functions[function].open = true;
 	tree->depth++;
-	return err;
+	return NULL;
 }
 
 /* One call of the innermost function, or its end. */
@@ -446,6 +422,7 @@ static struct error *advance(struct tree *tree)
 	struct callgrind *c = tree->c;
 	struct visit *visit = &tree->at[tree->depth - 1];
 	const struct call_cost *call;
+	uint32_t callee;
 	double weight;
 
 	if (!visit->call) {
@@ -454,12 +431,13 @@ static struct error *advance(struct tree *tree)
 		return NULL;
 	}
 	call = &c->calls[visit->call - 1];
+	callee = call->callee - 1;
 	weight = (double)call->weight * visit->share;
 	visit->call = call->next;
-	if (weight < tree->least || c->functions[call->callee].open || tree->depth == DEPTH_MAX ||
+	if (weight < tree->least || c->functions[callee].open || tree->depth == DEPTH_MAX ||
 	    !tree->visits_left)
 		return NULL;
-	return enter(tree, call->callee, visit->stack, weight);
+	return enter(tree, callee, visit->stack, weight);
 }
 
 static struct error *tell_tree(struct callgrind *c)
@@ -467,57 +445,45 @@ static struct error *tell_tree(struct callgrind *c)
 	struct tree tree = {.c = c,
 			    .least = (double)c->total / PARTS_MAX,
 			    .visits_left = VISITS_MAX};
-	const uint32_t n = ids_count(c->function_ids);
-	struct error *err = NULL;
+	const uint32_t n = row_ids_count(&c->function_ids);
 
-	for (uint32_t i = 0; i < n && !err; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		const struct function *function = &c->functions[i];
 		const double weight = inclusive(function) - (double)function->by_callers;
 
 		if (weight > 0 && tree.visits_left)
-			err = enter(&tree, i, STACK_ROOT, weight);
-		while (tree.depth && !err)
-			err = advance(&tree);
+			TRY(enter(&tree, i, STACK_ROOT, weight));
+		while (tree.depth)
+			TRY(advance(&tree));
 	}
-	return err;
+	return NULL;
 }
 
 /* What was too small, or had no callers but itself. */
 static struct error *tell_rest(struct callgrind *c)
 {
-	const uint32_t n = ids_count(c->line_ids);
-	struct error *err = NULL;
+	const uint32_t n = row_ids_count(&c->line_ids);
 
-	for (uint32_t i = 0; i < n && !err; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		struct line_cost *line = &c->lines[i];
 
 		line->due = (double)line->weight;
 		if (line->told < line->weight)
-			err = tell_part(c, STACK_ROOT, line, line->weight - line->told);
+			TRY(tell_part(c, STACK_ROOT, line, line->weight - line->told));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *read_all(struct callgrind *c)
 {
 	struct import *import = c->import;
-	struct error *err = NULL;
-	char *line = NULL;
-	size_t len;
 
-	while (!err) {
-		err = import_line(import->input, &line, &len);
-		if (err || !line)
-			break;
-		err = read_line(c, line);
-	}
-	if (!err && !strcmp(import->unit, "Weight") && *c->unit)
+	TRY(import_lines(import->input, read_line, c));
+	if (!strcmp(import->unit, "Weight") && *c->unit)
 		memcpy(import->unit, c->unit, sizeof(c->unit));
 	if (!strcmp(import->unit, "nanoseconds"))
 		*import->unit = '\0';
-	if (!err && !c->n_events)
-		err = import_damaged(import, "it does not say which events it has");
-	return err;
+	return c->n_events ? NULL : import_damaged(import, "it does not say which events it has");
 }
 
 static void callgrind_free(struct callgrind *c)
@@ -525,12 +491,12 @@ static void callgrind_free(struct callgrind *c)
 	struct names *const names[] = {&c->files, &c->functions_named, &c->objects};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		ids_free(names[i]->ids);
+		ids_free(names[i]->ids.ids);
 		free(names[i]->at);
 	}
-	ids_free(c->function_ids);
-	ids_free(c->line_ids);
-	ids_free(c->call_ids);
+	ids_free(c->function_ids.ids);
+	ids_free(c->line_ids.ids);
+	ids_free(c->call_ids.ids);
 	free(c->functions);
 	free(c->lines);
 	free(c->calls);
@@ -538,23 +504,14 @@ static void callgrind_free(struct callgrind *c)
 
 static struct error *read_callgrind(struct import *import)
 {
+	ENDED_BY(callgrind_free)
 	struct callgrind c = {.import = import, .n_positions = 1, .samples_at = EVENTS_MAX};
-	struct error *err = ids_new(&c.function_ids);
 
 	import->timeless = true;
 	strcpy(import->host, "callgrind; callers are an estimate");
-	if (!err)
-		err = ids_new(&c.line_ids);
-	if (!err)
-		err = ids_new(&c.call_ids);
-	if (!err)
-		err = read_all(&c);
-	if (!err)
-		err = tell_tree(&c);
-	if (!err)
-		err = tell_rest(&c);
-	callgrind_free(&c);
-	return err;
+	TRY(read_all(&c));
+	TRY(tell_tree(&c));
+	return tell_rest(&c);
 }
 
 const struct importer import_callgrind = {.name = "callgrind",

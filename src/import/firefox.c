@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 #include "import/importer.h"
 
 /* The columns that are needed; their numbers are rows of other tables. */
@@ -85,17 +86,29 @@ static void tables_free(struct firefox_tables *tables)
 	free(tables->texts);
 }
 
+static void firefox_free(struct firefox *f)
+{
+	tables_free(&f->shared);
+	for (size_t i = 0; i < f->n_threads; i++) {
+		tables_free(&f->threads[i].tables);
+		free(f->threads[i].stack.at);
+		free(f->threads[i].time.at);
+		free(f->threads[i].time_delta.at);
+		free(f->threads[i].weight.at);
+		free(f->threads[i].vcpus.runs.at);
+	}
+	free(f->threads);
+	free(f->libs);
+}
+
 static bool has_head(const uint8_t *head, size_t len)
 {
 	static const char *const keys[] = {"\"meta\"", "\"libs\"", "\"threads\""};
-	size_t at = 0;
+	size_t at = import_after_blanks(head, len, 0);
 
-	while (at < len && strchr(" \t\r\n", head[at]))
-		at++;
-	if (at == len || head[at++] != '{')
+	if (at == len || head[at] != '{')
 		return false;
-	while (at < len && strchr(" \t\r\n", head[at]))
-		at++;
+	at = import_after_blanks(head, len, at + 1);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		if (len - at > strlen(keys[i]) && !memcmp(head + at, keys[i], strlen(keys[i])))
 			return true;
@@ -131,21 +144,20 @@ static void read_text(struct import_json *json, void *ctx)
 		f->tables->texts[f->tables->n_texts++] = text ? text : "";
 }
 
-/* True if this was one of the tables that threads share or have themselves. */
-static bool read_table(struct import_json *json, struct firefox *f, const char *key)
+/* Reads one of the tables that threads share or have themselves, if this is one. */
+static void read_table(struct import_json *json, struct firefox *f, const char *key)
 {
 	struct firefox_table table = {f, key};
 
 	if (!strcmp(key, "stringArray")) {
 		import_json_array(json, read_text, f);
-		return true;
+		return;
 	}
 	for (size_t i = 0; i < N_COLUMNS; i++)
 		if (!strcmp(columns[i].table, key) && import_json_is(json, '{')) {
 			import_json_object(json, read_column, &table);
-			return true;
+			return;
 		}
-	return false;
 }
 
 static void read_shared(struct import_json *json, void *ctx, const char *key)
@@ -179,13 +191,12 @@ static void read_samples(struct import_json *json, void *ctx, const char *key)
 /* A number, also as a text; RECORDED_ID_UNKNOWN if it is none. */
 static uint32_t read_id(struct import_json *json)
 {
-	json_t *value = import_json_value(json);
+	json_auto_t *value = import_json_value(json);
 	const char *text = json_string_value(value);
 	char *end = NULL;
 	const double number = text ? strtod(text, &end) : json_number_value(value);
 	const bool good = text ? end != text && !*end : json_is_number(value);
 
-	json_decref(value);
 	return good ? import_id(number) : RECORDED_ID_UNKNOWN;
 }
 
@@ -250,23 +261,14 @@ static void read_lib(struct import_json *json, void *ctx)
 	f->n_libs++;
 }
 
-static double read_double(struct import_json *json)
-{
-	json_t *value = import_json_value(json);
-	const double number = json_number_value(value);
-
-	json_decref(value);
-	return number;
-}
-
 static void read_meta(struct import_json *json, void *ctx, const char *key)
 {
 	struct firefox *f = ctx;
 
 	if (!strcmp(key, "startTime"))
-		f->start_ms = read_double(json);
+		f->start_ms = import_json_number(json);
 	else if (!strcmp(key, "interval"))
-		f->interval_ms = read_double(json);
+		f->interval_ms = import_json_number(json);
 	else if (!strcmp(key, "importedFrom"))
 		f->imported_from = import_json_text(json);
 	else if (!strcmp(key, "product"))
@@ -332,16 +334,15 @@ static bool find_code(const struct firefox *f, const struct firefox_tables *t, u
 	return true;
 }
 
-/* The stacks of a stack table, whose rows come behind their prefixes. */
+/* The stacks of a stack table, whose rows come behind their prefixes; the caller frees *ids. */
 static struct error *make_stacks(struct firefox *f, const struct firefox_tables *t, uint32_t **ids)
 {
 	const size_t n = t->stack_frame.n;
-	struct error *err = NULL;
 
 	*ids = calloc(n + 1, sizeof(**ids));
 	if (!*ids)
 		return error_no_memory();
-	for (size_t i = 0; i < n && !err; i++) {
+	for (size_t i = 0; i < n; i++) {
 		uint32_t frame, prefix = 0;
 		struct import_code code;
 		uint64_t addr;
@@ -351,12 +352,11 @@ static struct error *make_stacks(struct firefox *f, const struct firefox_tables 
 		    (!outermost && !row(&t->stack_prefix, (double)i, i, &prefix)) ||
 		    !find_code(f, t, frame, &code))
 			return import_damaged(f->import, "a number in its tables is none");
-		err = import_code(f->import, &code, &addr);
-		if (!err)
-			err = import_frame(f->import, outermost ? STACK_ROOT : (*ids)[prefix], addr,
-					   FRAME_PC, &(*ids)[i]);
+		TRY(import_code(f->import, &code, &addr));
+		TRY(import_frame(f->import, outermost ? STACK_ROOT : (*ids)[prefix], addr, FRAME_PC,
+				 &(*ids)[i]));
 	}
-	return err;
+	return NULL;
 }
 
 static bool is_own(const struct firefox *f)
@@ -383,11 +383,11 @@ static bool is_time(const struct firefox_thread *thread)
 	       thread->weight.n;
 }
 
-/* The unit of the thread's weights, NULL: nanoseconds. */
+/* The unit of the thread's weights, "": nanoseconds. */
 static const char *unit_of(const struct firefox_thread *thread)
 {
 	if (is_time(thread))
-		return NULL;
+		return "";
 	return thread->weight_type && !strcmp(thread->weight_type, "bytes") ? "bytes" : "samples";
 }
 
@@ -417,7 +417,6 @@ static struct error *add_samples(struct firefox *f, struct firefox_thread *threa
 	const bool has_vcpus = is_own(f) && thread->vcpus.runs.n;
 	const size_t number = (size_t)(thread - f->threads);
 	struct import_sample sample = {.vcpu = (uint16_t)number};
-	struct error *err = NULL;
 	double ms = 0;
 
 	if ((deltas ? thread->time_delta.n : thread->time.n) != n ||
@@ -426,13 +425,13 @@ static struct error *add_samples(struct firefox *f, struct firefox_thread *threa
 	if (!has_vcpus && number >= RECORDING_MAX_VCPUS)
 		return import_damaged(f->import, "too many threads");
 	if (has_vcpus || !read_vcpu(f, thread->name, &sample.vcpu))
-		err = import_thread(f->import,
-				    &(struct recorded_thread){.pid = thread->pid,
-							      .tid = thread->tid,
-							      .name = thread->name ?: "",
-							      .process = thread->process},
-				    &sample.thread);
-	for (size_t i = 0; i < n && !err; i++) {
+		TRY(import_thread(f->import,
+				  &(struct recorded_thread){.pid = thread->pid,
+							    .tid = thread->tid,
+							    .name = thread->name ?: "",
+							    .process = thread->process},
+				  &sample.thread));
+	for (size_t i = 0; i < n; i++) {
 		uint32_t stack;
 
 		ms = deltas ? ms + thread->time_delta.at[i] : thread->time.at[i];
@@ -443,37 +442,32 @@ static struct error *add_samples(struct firefox *f, struct firefox_thread *threa
 			return import_damaged(f->import, "a number of a stack is none");
 		if (has_vcpus && !import_next_vcpu(&thread->vcpus, &sample.vcpu))
 			return import_damaged(f->import, "vCPUs are missing, or no numbers");
-		err = add_sample(f, thread, i, ms, sample);
+		TRY(add_sample(f, thread, i, ms, sample));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *tell_thread(struct firefox *f, struct firefox_thread *thread,
 				 const uint32_t *shared)
 {
-	const char *unit = unit_of(thread), *first = unit_of(f->threads);
-	uint32_t *own = NULL;
-	struct error *err = NULL;
+	const struct firefox_tables *own = &thread->tables;
+	FREED uint32_t *ids = NULL;
 
 	if (!thread->stack.n)
 		return NULL;
-	if (strcmp(unit ? unit : "", first ? first : "")) {
+	if (strcmp(unit_of(thread), unit_of(f->threads))) {
 		f->others += thread->stack.n;
 		return NULL;
 	}
-	if (thread->tables.stack_frame.n)
-		err = make_stacks(f, &thread->tables, &own);
-	if (!err)
-		err = add_samples(f, thread, own ? own : shared,
-				  own ? thread->tables.stack_frame.n : f->shared.stack_frame.n);
-	free(own);
-	return err;
+	if (!own->stack_frame.n)
+		return add_samples(f, thread, shared, f->shared.stack_frame.n);
+	TRY(make_stacks(f, own, &ids));
+	return add_samples(f, thread, ids, own->stack_frame.n);
 }
 
 static void describe(struct firefox *f)
 {
 	struct import *import = f->import;
-	const char *unit = f->n_threads ? unit_of(f->threads) : NULL;
 	double first_ms = import->n ? INFINITY : 0;
 
 	for (size_t i = 0; i < import->n; i++)
@@ -486,50 +480,25 @@ static void describe(struct firefox *f)
 		import->guest_name = strdup(f->product);
 	snprintf(import->host, sizeof(import->host), "Firefox Profiler%s%s",
 		 f->imported_from ? ", by " : "", f->imported_from ? f->imported_from : "");
-	if (unit)
-		snprintf(import->unit, sizeof(import->unit), "%s", unit);
+	if (f->n_threads)
+		strcpy(import->unit, unit_of(f->threads));
 	if (f->others)
 		snprintf(import->reason, sizeof(import->reason),
 			 "the file ends; %" PRIu64 " samples of other units are left out",
 			 f->others);
 }
 
-static struct error *tell_all(struct firefox *f)
-{
-	uint32_t *shared = NULL;
-	struct error *err = make_stacks(f, &f->shared, &shared);
-
-	for (size_t i = 0; i < f->n_threads && !err; i++)
-		err = tell_thread(f, &f->threads[i], shared);
-	if (!err)
-		describe(f);
-	free(shared);
-	return err;
-}
-
 static struct error *read_firefox(struct import *import)
 {
-	struct firefox f = {.import = import};
-	struct import_json json;
-	struct error *err;
+	ENDED_BY(firefox_free) struct firefox f = {.import = import};
+	FREED uint32_t *shared = NULL;
 
-	import_json_start(&json, import);
-	import_json_object(&json, read_top, &f);
-	err = import_json_end(&json);
-	if (!err)
-		err = tell_all(&f);
-	tables_free(&f.shared);
-	for (size_t i = 0; i < f.n_threads; i++) {
-		tables_free(&f.threads[i].tables);
-		free(f.threads[i].stack.at);
-		free(f.threads[i].time.at);
-		free(f.threads[i].time_delta.at);
-		free(f.threads[i].weight.at);
-		free(f.threads[i].vcpus.runs.at);
-	}
-	free(f.threads);
-	free(f.libs);
-	return err;
+	TRY(import_json_read(import, read_top, &f));
+	TRY(make_stacks(&f, &f.shared, &shared));
+	for (size_t i = 0; i < f.n_threads; i++)
+		TRY(tell_thread(&f, &f.threads[i], shared));
+	describe(&f);
+	return NULL;
 }
 
 const struct importer import_firefox = {.name = "firefox",

@@ -40,56 +40,46 @@ static bool read_count(const char *text, uint64_t *count)
 
 static struct error *add_stack(struct import *import, const char *line, size_t len, uint32_t *stack)
 {
-	struct error *err = NULL;
 	const char *end = line + len;
 
 	*stack = STACK_ROOT;
-	while (len && !err) {
+	while (len) {
 		const char *semicolon = memchr(line, ';', (size_t)(end - line));
 		const char *stop = semicolon ? semicolon : end;
 
-		err = import_function(import, *stack, line, (size_t)(stop - line), stack);
+		TRY(import_function(import, *stack, line, (size_t)(stop - line), stack));
 		if (!semicolon)
 			break;
 		line = semicolon + 1;
 	}
-	return err;
+	return NULL;
 }
 
-static struct error *add_line(struct import *import, const char *line, size_t len)
+static struct error *add_line(void *ctx, char *line, size_t len)
 {
+	struct import *import = ctx;
 	struct import_sample sample = {.weight = 1};
-	const char *count = find_count(line, &len);
-	struct error *err;
+	const char *count;
 
+	if (!len || *line == '#')
+		return NULL;
+	count = find_count(line, &len);
 	if (!count)
 		return import_error(import->input, "it does not end with a count of samples");
 	if (!read_count(count, &sample.times))
 		return import_error(import->input, "its count is too large");
 	if (!sample.times)
 		return NULL;
-	err = add_stack(import, line, len, &sample.stack);
-	return err ? err : import_sample(import, &sample);
+	TRY(add_stack(import, line, len, &sample.stack));
+	return import_sample(import, &sample);
 }
 
 static struct error *read_folded(struct import *import)
 {
-	struct error *err;
-	size_t len;
-	char *line;
-
 	import->timeless = true;
 	strcpy(import->host, "folded stacks");
 	strcpy(import->unit, "samples");
-	for (;;) {
-		err = import_line(import->input, &line, &len);
-		if (err || !line)
-			return err;
-		if (len && *line != '#')
-			err = add_line(import, line, len);
-		if (err)
-			return err;
-	}
+	return import_lines(import->input, add_line, import);
 }
 
 const struct importer import_folded = {.name = "folded",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "import/importer.h"
 #include "recording/format.h"
@@ -56,16 +57,12 @@ double import_unit_ns(const char *unit)
 
 struct error *import_sample(struct import *import, const struct import_sample *sample)
 {
-	struct error *err;
-
 	if (!sample->times)
 		return NULL;
 	if (sample->times > IMPORT_SAMPLES_MAX - import->total)
 		return import_damaged(import, "too many samples");
 	import->total += sample->times;
-	err = ARRAY_RESERVE(&import->samples, &import->room, import->n + 1);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&import->samples, &import->room, import->n + 1));
 	import->samples[import->n++] = *sample;
 	if (sample->vcpu >= import->vcpus)
 		import->vcpus = sample->vcpu + 1u;
@@ -75,16 +72,15 @@ struct error *import_sample(struct import *import, const struct import_sample *s
 struct error *import_samples(struct import *import, struct import_sample sample, uint64_t weight)
 {
 	const uint64_t n = sample.times, more = n ? weight % n : 0;
-	struct error *err;
 
 	if (!n)
 		return NULL;
 	sample.weight = weight / n;
 	sample.times = n - more;
-	err = import_sample(import, &sample);
+	TRY(import_sample(import, &sample));
 	sample.weight++;
 	sample.times = more;
-	return err ? err : import_sample(import, &sample);
+	return import_sample(import, &sample);
 }
 
 static int by_time(const void *left, const void *right)
@@ -109,9 +105,8 @@ static struct error *tell_samples(const struct import *import,
 {
 	const struct recording_visitor *v = import->visitor;
 	uint64_t start = import->n ? import->samples[0].time_ns : 0;
-	struct error *err = NULL;
 
-	for (size_t i = 0; v->tick && i < import->n && !err; i++) {
+	for (size_t i = 0; v->tick && i < import->n; i++) {
 		const struct import_sample *sample = &import->samples[i];
 		const struct tick_entry entry = {.vcpu = sample->vcpu,
 						 .stack = sample->stack,
@@ -126,9 +121,9 @@ static struct error *tell_samples(const struct import *import,
 					  .threads = threads,
 					  .more = sample->times - 1};
 
-		err = v->tick(v->ctx, &tick);
+		TRY(v->tick(v->ctx, &tick));
 	}
-	return err;
+	return NULL;
 }
 
 static char *base_name(char *path)
@@ -165,22 +160,17 @@ static struct error *tell(struct import *import, const char *target)
 	const struct recording_visitor *v = import->visitor;
 	struct recording_end end = {.reason = *import->reason ? import->reason : "the file ends",
 				    .elapsed_ns = import->elapsed_ns};
-	const struct recorded_thread *threads = NULL;
-	struct error *err = tell_info(import, target);
+	const struct recorded_thread *threads;
 
+	TRY(tell_info(import, target));
 	sort(import);
 	if (import->n && !end.elapsed_ns)
 		end.elapsed_ns =
 			import->samples[import->n - 1].time_ns - import->samples[0].time_ns;
-	if (!err)
-		err = import_tables_threads(import->tables, v, &threads);
-	if (!err)
-		err = import_tables_names(import->tables, v);
-	if (!err)
-		err = tell_samples(import, threads);
-	if (!err && v->end)
-		err = v->end(v->ctx, &end);
-	return err;
+	TRY(import_tables_threads(import->tables, v, &threads));
+	TRY(import_tables_names(import->tables, v));
+	TRY(tell_samples(import, threads));
+	return v->end ? v->end(v->ctx, &end) : NULL;
 }
 
 bool import_is_target(const char *target)
@@ -191,37 +181,25 @@ bool import_is_target(const char *target)
 	return false;
 }
 
-/* "a, b or c": all that can be read. */
-static char *all_titles(void)
+/* "... nor a, b or c": all that can be read. */
+static struct error *unknown(const struct import *import)
 {
 	size_t len;
-	char *text = NULL;
-	FILE *out = open_memstream(&text, &len);
+	FREED char *titles = NULL;
+	FILE *out = open_memstream(&titles, &len);
 
 	if (!out)
-		return NULL;
+		return error_no_memory();
 	for (size_t i = 0; i < N_IMPORTERS; i++)
 		fprintf(out, "%s%s",
 			!i		       ? ""
 			: i + 1 == N_IMPORTERS ? " or "
 					       : ", ",
 			importers[i]->title);
-	if (fclose(out)) {
-		free(text);
-		return NULL;
-	}
-	return text;
-}
-
-static struct error *unknown(const struct import *import)
-{
-	char *titles = all_titles();
-	struct error *err = titles ? error_new(ERR_INPUT, "%s is no recording of uniprof, nor %s",
-					       import->input->file->name, titles)
-				   : error_no_memory();
-
-	free(titles);
-	return err;
+	if (fclose(out))
+		return error_no_memory();
+	return error_new(ERR_INPUT, "%s is no recording of uniprof, nor %s",
+			 import->input->file->name, titles);
 }
 
 /* The first line that is neither blank nor a comment; NULL: this is no text. */
@@ -243,21 +221,22 @@ static struct error *choose(struct import *import, const struct importer **impor
 	size_t len;
 	char *line;
 
-	*importer = NULL;
-	for (size_t i = 0; i < N_IMPORTERS && !*importer; i++)
+	for (size_t i = 0; i < N_IMPORTERS; i++) {
 		if (importers[i]->has_head &&
-		    importers[i]->has_head(input->buffer.data, input->buffer.len))
+		    importers[i]->has_head(input->buffer.data, input->buffer.len)) {
 			*importer = importers[i];
-	if (*importer)
-		return NULL;
+			return NULL;
+		}
+	}
 	line = first_line(input, &len);
-	for (size_t i = 0; line && i < N_IMPORTERS && !*importer; i++)
-		if (importers[i]->has_line && importers[i]->has_line(line, len))
+	for (size_t i = 0; line && i < N_IMPORTERS; i++) {
+		if (importers[i]->has_line && importers[i]->has_line(line, len)) {
 			*importer = importers[i];
-	if (!*importer)
-		return unknown(import);
-	import_give_back(input, line, len);
-	return NULL;
+			import_give_back(input, line, len);
+			return NULL;
+		}
+	}
+	return unknown(import);
 }
 
 static void import_free(struct import *import)
@@ -271,44 +250,30 @@ static void import_free(struct import *import)
 static struct error *import_read(struct recording_file *file, struct bytes *begun,
 				 struct stacks *stacks, const struct recording_visitor *visitor)
 {
-	struct import_input input = {.file = file, .visitor = visitor};
+	ENDED_BY(import_input_end) struct import_input input = {.file = file, .visitor = visitor};
+	ENDED_BY(import_free)
 	struct import import = {.input = &input, .stacks = stacks, .visitor = visitor, .vcpus = 1};
 	const struct importer *importer = NULL;
-	struct error *err = import_input_begin(&input, begun);
 
-	if (!err)
-		err = import_tables_new(&import.tables);
-	if (!err)
-		err = choose(&import, &importer);
-	if (!err)
-		err = importer->read(&import);
-	if (!err)
-		err = tell(&import, importer->name);
-	import_free(&import);
-	import_input_end(&input);
-	return err;
+	TRY(import_input_begin(&input, begun));
+	TRY(import_tables_new(&import.tables));
+	TRY(choose(&import, &importer));
+	TRY(importer->read(&import));
+	return tell(&import, importer->name);
 }
 
 /* Reads as many bytes as a recording's magic has, or to the file's end. */
 static struct error *begin(struct recording_file *file, struct bytes *buffer)
 {
 	size_t got = 1;
-	struct error *err = NULL;
 
-	while (!err && got && buffer->len < RECORDING_MAGIC_LEN) {
-		err = bytes_reserve(buffer, RECORDING_MAGIC_LEN);
-		if (!err)
-			err = recording_file_read(file, buffer->data + buffer->len,
-						  RECORDING_MAGIC_LEN, &got);
-		if (!err)
-			buffer->len += got;
+	while (got && buffer->len < RECORDING_MAGIC_LEN) {
+		TRY(bytes_reserve(buffer, RECORDING_MAGIC_LEN));
+		TRY(recording_file_read(file, buffer->data + buffer->len, RECORDING_MAGIC_LEN,
+					&got));
+		buffer->len += got;
 	}
-	return err;
-}
-
-static bool is_import(const struct bytes *buffer)
-{
-	return buffer->len && buffer->data[0] != (uint8_t)RECORDING_MAGIC[0];
+	return NULL;
 }
 
 struct error *source_list(const struct segments *segments, FILE *out)
@@ -330,34 +295,30 @@ static bool is_list(const struct bytes *buffer)
 static struct error *list_bytes(struct recording_file *file, struct bytes *list)
 {
 	size_t got = 1;
-	struct error *err = NULL;
 
-	while (!err && got) {
-		err = list->len > LIST_MAX ? error_new(ERR_INPUT, "%s is too long", file->name)
-					   : bytes_reserve(list, LIST_STEP + 1);
-		if (!err)
-			err = recording_file_read(file, list->data + list->len, LIST_STEP, &got);
-		list->len += err ? 0 : got;
+	while (got) {
+		if (list->len > LIST_MAX)
+			return error_new(ERR_INPUT, "%s is too long", file->name);
+		TRY(bytes_reserve(list, LIST_STEP + 1));
+		TRY(recording_file_read(file, list->data + list->len, LIST_STEP, &got));
+		list->len += got;
 	}
-	if (!err)
-		list->data[list->len] = '\0';
-	return err;
+	list->data[list->len] = '\0';
+	return NULL;
 }
 
 /* The paths of a list, which ends with a NUL; the caller frees *paths. */
 static struct error *list_paths(const char *at, const char *end, char ***paths, size_t *n)
 {
 	size_t room = 0;
-	struct error *err = NULL;
 
-	for (; at < end && !err; at += strlen(at) + 1) {
+	for (; at < end; at += strlen(at) + 1) {
 		if (!preopen_has_input(at))
 			return error_new(ERR_INPUT, "a list of segments is no recording");
-		err = ARRAY_RESERVE(paths, &room, *n + 1);
-		if (!err)
-			(*paths)[(*n)++] = (char *)at;
+		TRY(ARRAY_RESERVE(paths, &room, *n + 1));
+		(*paths)[(*n)++] = (char *)at;
 	}
-	return err;
+	return NULL;
 }
 
 /* Reads a list of segments; `list` holds its beginning. */
@@ -365,43 +326,35 @@ static struct error *list_read(struct recording_file *file, struct bytes *list,
 			       struct stacks *stacks, const struct recording_visitor *visitor)
 {
 	struct segments set = {0};
-	struct error *err = list_bytes(file, list);
-	char **paths = NULL;
+	FREED char **paths = NULL;
 	const char *head;
 
-	if (err)
-		return err;
+	TRY(list_bytes(file, list));
 	head = (const char *)list->data + RECORDING_MAGIC_LEN;
 	if (sscanf(head, "%" SCNu64 " %" SCNu64, &set.from_unix_ns, &set.to_unix_ns) != 2)
-		err = error_new(ERR_INPUT, "%s is a damaged list of segments", file->name);
-	if (!err)
-		err = list_paths(head + strlen(head) + 1, (const char *)list->data + list->len,
-				 &paths, &set.n);
+		return error_new(ERR_INPUT, "%s is a damaged list of segments", file->name);
+	TRY(list_paths(head + strlen(head) + 1, (const char *)list->data + list->len, &paths,
+		       &set.n));
 	set.paths = paths;
-	if (!err)
-		err = segments_read(&set, stacks, visitor);
-	free(paths);
-	return err;
+	return segments_read(&set, stacks, visitor);
 }
 
 struct error *source_read(const char *path, struct stacks *stacks,
 			  const struct recording_visitor *visitor, bool *cut)
 {
-	struct bytes buffer = {0};
+	ENDED_BY(bytes_free) struct bytes buffer = {0};
 	struct recording_file file;
-	struct error *err = recording_file_open(path, &file);
+	struct error *err;
 
 	*cut = false;
-	if (err)
-		return err;
+	TRY(recording_file_open(path, &file));
 	err = begin(&file, &buffer);
-	if (!err && is_import(&buffer))
+	if (!err && buffer.len && buffer.data[0] != (uint8_t)RECORDING_MAGIC[0])
 		err = import_read(&file, &buffer, stacks, visitor);
 	else if (!err && is_list(&buffer))
 		err = list_read(&file, &buffer, stacks, visitor);
 	else if (!err)
 		err = recording_read_file(&file, &buffer, stacks, visitor, cut);
-	bytes_free(&buffer);
 	error_free(recording_file_close(&file));
 	return err;
 }

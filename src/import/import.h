@@ -43,11 +43,6 @@ struct error *source_read(const char *path, struct stacks *stacks,
  * killed has none of its own.
  */
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "recording/recording.h"
-
 struct segments {
 	char *const *paths; /* in order of time */
 	size_t n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "import/input.h"
+#include "import/importer.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "import/importer.h"
 
 #define READ_SIZE (64u << 10)
 
@@ -24,13 +23,10 @@ struct error *import_error(const struct import_input *input, const char *what)
 static struct error *read_file(struct import_input *input, struct bytes *to)
 {
 	size_t got;
-	/* One more for the NUL behind a line. */
-	struct error *err = bytes_reserve(to, READ_SIZE + 1);
 
-	if (!err)
-		err = recording_file_read(input->file, to->data + to->len, READ_SIZE, &got);
-	if (err)
-		return err;
+	/* One more for the NUL behind a line. */
+	TRY(bytes_reserve(to, READ_SIZE + 1));
+	TRY(recording_file_read(input->file, to->data + to->len, READ_SIZE, &got));
 	to->len += got;
 	input->read += got;
 	input->file_ended = got == 0;
@@ -48,11 +44,9 @@ static struct error *unpack_some(struct import_input *input)
 {
 	z_stream *stream = &input->stream;
 	struct bytes *packed = &input->packed, *to = &input->buffer;
-	struct error *err = bytes_reserve(to, READ_SIZE + 1);
 	int rc;
 
-	if (err)
-		return err;
+	TRY(bytes_reserve(to, READ_SIZE + 1));
 	if (input->between && inflateReset(stream) != Z_OK)
 		return error_no_memory();
 	input->between = false;
@@ -78,28 +72,25 @@ static struct error *unpack_some(struct import_input *input)
 static struct error *unpack(struct import_input *input)
 {
 	const size_t before = input->buffer.len;
-	struct error *err = NULL;
 
-	while (!err && input->buffer.len == before) {
+	while (input->buffer.len == before) {
 		if (!input->more && input->packed_at == input->packed.len) {
 			input->packed_at = input->packed.len = 0;
-			err = read_file(input, &input->packed);
+			TRY(read_file(input, &input->packed));
 		}
-		if (!err && !input->more && input->packed_at == input->packed.len) {
+		if (!input->more && input->packed_at == input->packed.len) {
 			input->ended = true;
 			return input->between ? NULL : unpack_error(input, "its end is missing");
 		}
-		if (!err)
-			err = unpack_some(input);
+		TRY(unpack_some(input));
 	}
-	return err;
+	return NULL;
 }
 
 /* Reads more; bytes that were handed out make room. input->ended if there is none. */
 static struct error *fill(struct import_input *input)
 {
 	struct bytes *buffer = &input->buffer;
-	struct error *err;
 
 	buffer->len -= input->at;
 	input->handed += input->at;
@@ -108,28 +99,22 @@ static struct error *fill(struct import_input *input)
 	input->at = 0;
 	if (input->is_packed)
 		return unpack(input);
-	err = read_file(input, buffer);
+	TRY(read_file(input, buffer));
 	input->ended = input->file_ended;
-	return err;
+	return NULL;
 }
 
 struct error *import_input_begin(struct import_input *input, struct bytes *begun)
 {
-	struct error *err = NULL;
-
 	input->read = begun->len;
 	input->is_packed = begun->len >= 2 && begun->data[0] == 0x1f && begun->data[1] == 0x8b;
-	if (input->is_packed) {
-		input->packed = *begun;
-		if (inflateInit2(&input->stream, GZIP_WINDOW) != Z_OK)
-			err = error_no_memory();
-	} else {
-		input->buffer = *begun;
-	}
+	*(input->is_packed ? &input->packed : &input->buffer) = *begun;
 	*begun = (struct bytes){0};
-	while (!err && !input->ended && input->buffer.len < IMPORT_HEAD)
-		err = fill(input);
-	return err;
+	if (input->is_packed && inflateInit2(&input->stream, GZIP_WINDOW) != Z_OK)
+		return error_no_memory();
+	while (!input->ended && input->buffer.len < IMPORT_HEAD)
+		TRY(fill(input));
+	return NULL;
 }
 
 void import_input_end(struct import_input *input)
@@ -142,16 +127,14 @@ void import_input_end(struct import_input *input)
 
 struct error *import_whole(struct import_input *input, const uint8_t **data, size_t *len)
 {
-	struct error *err = NULL;
-
 	assert(!input->at);
-	while (!err && !input->ended && input->buffer.len <= IMPORT_WHOLE_MAX)
-		err = fill(input);
-	if (!err && input->buffer.len > IMPORT_WHOLE_MAX)
-		err = error_new(ERR_INPUT, "%s is too large: more than 1 GiB", input->file->name);
+	while (!input->ended && input->buffer.len <= IMPORT_WHOLE_MAX)
+		TRY(fill(input));
+	if (input->buffer.len > IMPORT_WHOLE_MAX)
+		return error_new(ERR_INPUT, "%s is too large: more than 1 GiB", input->file->name);
 	*data = input->buffer.data;
 	*len = input->buffer.len;
-	return err;
+	return NULL;
 }
 
 static struct error *take_line(struct import_input *input, char *start, size_t taken, char **line,
@@ -175,7 +158,6 @@ struct error *import_line(struct import_input *input, char **line, size_t *len)
 	for (;;) {
 		char *start = (char *)input->buffer.data + input->at, *end = NULL;
 		size_t left = input->buffer.len - input->at;
-		struct error *err;
 
 		if (left > searched)
 			end = memchr(start + searched, '\n', left - searched);
@@ -188,9 +170,21 @@ struct error *import_line(struct import_input *input, char **line, size_t *len)
 		if (input->ended)
 			return NULL;
 		searched = left;
-		err = fill(input);
-		if (err)
-			return err;
+		TRY(fill(input));
+	}
+}
+
+struct error *import_lines(struct import_input *input,
+			   struct error *(*take)(void *ctx, char *line, size_t len), void *ctx)
+{
+	size_t len;
+	char *line;
+
+	for (;;) {
+		TRY(import_line(input, &line, &len));
+		if (!line)
+			return NULL;
+		TRY(take(ctx, line, len));
 	}
 }
 
@@ -205,11 +199,6 @@ void import_give_back(struct import_input *input, char *line, size_t len)
 	}
 	input->at = at;
 	input->number--;
-}
-
-void import_json_start(struct import_json *json, struct import *import)
-{
-	*json = (struct import_json){.import = import, .input = import->input};
 }
 
 void import_json_fail(struct import_json *json, const char *what)
@@ -264,19 +253,22 @@ static void expect(struct import_json *json, char sign)
 		import_json_fail(json, "this is no whole JSON");
 }
 
-struct error *import_json_end(struct import_json *json)
+struct error *import_json_read(struct import *import,
+			       void (*member)(struct import_json *json, void *ctx, const char *key),
+			       void *ctx)
 {
-	if (next_sign(json) || !json->input->ended)
-		import_json_fail(json, "something follows the end of its JSON");
-	bytes_free(&json->value);
-	return json->err;
+	struct import_json json = {.import = import, .input = import->input};
+
+	import_json_object(&json, member, ctx);
+	if (next_sign(&json) || !json.input->ended)
+		import_json_fail(&json, "something follows the end of its JSON");
+	bytes_free(&json.value);
+	return json.err;
 }
 
-bool import_json_is(struct import_json *json, char kind)
+bool import_json_is(struct import_json *json, char sign)
 {
-	const char c = next_sign(json);
-
-	return c == kind || (kind == '0' && (c == '-' || (c >= '0' && c <= '9')));
+	return next_sign(json) == sign;
 }
 
 /* Takes a byte; keeps it if there is a value to be parsed. */
@@ -340,11 +332,6 @@ static void scan(struct import_json *json, bool keep)
 	} while (!json->err && depth);
 }
 
-static void skip_value(struct import_json *json)
-{
-	scan(json, false);
-}
-
 json_t *import_json_value(struct import_json *json)
 {
 	json_t *value;
@@ -359,9 +346,16 @@ json_t *import_json_value(struct import_json *json)
 	return value;
 }
 
+double import_json_number(struct import_json *json)
+{
+	json_auto_t *value = import_json_value(json);
+
+	return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
 const char *import_json_text(struct import_json *json)
 {
-	json_t *value = import_json_value(json);
+	json_auto_t *value = import_json_value(json);
 	const char *text = NULL;
 
 	if (value && !json_is_string(value) && !json_is_null(value))
@@ -369,7 +363,6 @@ const char *import_json_text(struct import_json *json)
 	else if (json_is_string(value))
 		json->err = import_text(json->import, json_string_value(value),
 					json_string_length(value), &text);
-	json_decref(value);
 	return text;
 }
 
@@ -381,7 +374,7 @@ void import_json_object(struct import_json *json,
 	if (take(json, '}'))
 		return;
 	do {
-		json_t *key = import_json_is(json, '"') ? import_json_value(json) : NULL;
+		json_auto_t *key = import_json_is(json, '"') ? import_json_value(json) : NULL;
 		uint64_t before;
 
 		if (!key)
@@ -391,9 +384,8 @@ void import_json_object(struct import_json *json,
 		before = json->input->handed + json->input->at;
 		if (!json->err)
 			member(json, ctx, json_string_value(key));
-		json_decref(key);
 		if (!json->err && before == json->input->handed + json->input->at)
-			skip_value(json);
+			scan(json, false);
 	} while (!json->err && take(json, ','));
 	expect(json, '}');
 }

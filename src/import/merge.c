@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "recording/recording.h"
 
 struct merge_guest {
@@ -16,23 +17,11 @@ struct merge_guest {
 	bool cut;
 	uint32_t first_vcpu;		 /* the number of its vCPU 0 */
 	uint32_t first_thread;		 /* so many threads are those of guests before it */
-	uint64_t offset_ns;		 /* added to its times; merge_align */
+	uint64_t offset_ns;		 /* added to its times: align */
 	size_t first_tick, behind_ticks; /* its own range of ticks */
 };
 
 #define SEVERAL "several"
-
-/* Moves all to the time of the first, by the wall clock. */
-static void merge_align(struct merge_guest *guests, size_t n)
-{
-	uint64_t first = UINT64_MAX;
-
-	for (size_t i = 0; i < n; i++)
-		if (guests[i].info.start_unix_ns < first)
-			first = guests[i].info.start_unix_ns;
-	for (size_t i = 0; i < n; i++)
-		guests[i].offset_ns = guests[i].info.start_unix_ns - first;
-}
 
 static const char *called(const struct merge_guest *guest)
 {
@@ -47,14 +36,12 @@ static const char *called(const struct merge_guest *guest)
 static char *merge_name(const struct merge_guest *guests, size_t n, size_t guest)
 {
 	const char *name = called(&guests[guest]), *id = guests[guest].info.guest_id;
-	bool alone = true;
 	char *both;
 
 	for (size_t i = 0; i < n; i++)
-		alone = alone && (i == guest || strcmp(called(&guests[i]), name));
-	if (alone)
-		return strdup(name);
-	return asprintf(&both, "%s-%s", name, id ? id : "?") < 0 ? NULL : both;
+		if (i != guest && !strcmp(called(&guests[i]), name))
+			return asprintf(&both, "%s-%s", name, id ? id : "?") < 0 ? NULL : both;
+	return strdup(name);
 }
 
 /* "web, mail" */
@@ -67,10 +54,9 @@ static char *all_names(const struct merge_guest *guests, size_t n)
 	if (!out)
 		return NULL;
 	for (size_t i = 0; i < n; i++) {
-		char *name = merge_name(guests, n, i);
+		FREED char *name = merge_name(guests, n, i);
 
 		fprintf(out, "%s%s", i ? ", " : "", name ? name : "?");
-		free(name);
 	}
 	if (fclose(out)) {
 		free(text);
@@ -107,7 +93,8 @@ static struct error *merge_info(const struct merge_guest *guests, size_t n,
 				       .unwind = COMMON(unwind),
 				       .guest_id = COMMON(guest_id),
 				       .guest_name = all_names(guests, n),
-				       .start_unix_ns = UINT64_MAX};
+				       .start_unix_ns =
+					       guests[0].info.start_unix_ns - guests[0].offset_ns};
 	for (size_t i = 0; i < n; i++) {
 		const struct recording_info *info = &guests[i].info;
 
@@ -116,8 +103,6 @@ static struct error *merge_info(const struct merge_guest *guests, size_t n,
 		out->jitter = out->jitter || info->jitter;
 		if (info->duration_ns > out->duration_ns)
 			out->duration_ns = info->duration_ns;
-		if (info->start_unix_ns < out->start_unix_ns)
-			out->start_unix_ns = info->start_unix_ns;
 	}
 	return out->guest_name ? NULL : error_no_memory();
 }
@@ -190,51 +175,40 @@ static struct error *take_stack(struct merge *merge, uint32_t named, uint32_t id
 	const struct stack_node *node = stacks_node(merge->its, id);
 	struct frame frame = {.addr = node->addr, .kind = node->kind, .trust = node->trust};
 	uint32_t parent = STACK_ROOT, n;
-	struct error *err;
 
 	if (id == STACK_ROOT)
 		frame = (struct frame){OF_GUEST, FRAME_RETURN, TRUST_SURE};
 	else
 		parent = merge->ids[node->parent];
-	err = number(merge, frame.addr, frame.kind, &n);
+	TRY(number(merge, frame.addr, frame.kind, &n));
 	if (n < named)
 		frame.addr = IMPORT_ADDR + n;
-	return err ? err : stacks_child(merge->stacks, parent, &frame, &merge->ids[id]);
+	return stacks_child(merge->stacks, parent, &frame, &merge->ids[id]);
 }
 
 /* Adds the guest's stacks, once its names are known. */
 static struct error *take_stacks(struct merge *merge)
 {
 	const uint32_t n = stacks_count(merge->its);
-	struct error *err;
 	uint32_t own, named;
 
 	merge->ids = calloc(n, sizeof(*merge->ids));
 	if (!merge->ids)
 		return error_no_memory();
-	err = number(merge, OF_GUEST, FRAME_RETURN, &own);
+	TRY(number(merge, OF_GUEST, FRAME_RETURN, &own));
 	named = ids_count(merge->addresses);
-	for (uint32_t id = 0; id < n && !err; id++)
-		err = take_stack(merge, named, id);
-	return err;
-}
-
-static struct error *make_room(struct merge *merge, uint32_t n)
-{
-	struct error *err = ARRAY_RESERVE(&merge->ticks, &merge->room_ticks, merge->n_ticks + 1);
-
-	if (err)
-		return err;
-	return ARRAY_RESERVE(&merge->entries, &merge->room_entries, merge->n_entries + n);
+	for (uint32_t id = 0; id < n; id++)
+		TRY(take_stack(merge, named, id));
+	return NULL;
 }
 
 static struct error *take_tick(void *ctx, const struct tick *tick)
 {
 	struct merge *merge = ctx;
-	struct error *err = make_room(merge, tick->n + tick->waits);
 
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&merge->ticks, &merge->room_ticks, merge->n_ticks + 1));
+	TRY(ARRAY_RESERVE(&merge->entries, &merge->room_entries,
+			  merge->n_entries + tick->n + tick->waits));
 	merge->ticks[merge->n_ticks++] = (struct merged_tick){.time_ns = tick->time_ns,
 							      .weight_ns = tick->weight_ns,
 							      .paused_ns = tick->paused_ns,
@@ -256,31 +230,17 @@ static struct error *take_tick(void *ctx, const struct tick *tick)
 static struct error *take_thread(void *ctx, uint32_t number, const struct recorded_thread *thread)
 {
 	struct merge *merge = ctx;
-	struct recorded_thread *copy;
-	struct error *err =
-		ARRAY_RESERVE(&merge->threads, &merge->room_threads, merge->n_threads + 1);
 
-	if (err)
-		return err;
-	copy = &merge->threads[merge->n_threads++];
-	*copy = *thread;
-	err = pool_intern(merge->texts, thread->name, strlen(thread->name), &copy->name);
-	if (!err && thread->container)
-		err = pool_intern(merge->texts, thread->container, strlen(thread->container),
-				  &copy->container);
-	if (!err)
-		err = pool_intern(merge->texts, thread->process, strlen(thread->process),
-				  &copy->process);
-	return err;
+	TRY(ARRAY_RESERVE(&merge->threads, &merge->room_threads, merge->n_threads + 1));
+	merge->threads[merge->n_threads] = *thread;
+	return recorded_thread_intern(merge->texts, &merge->threads[merge->n_threads++]);
 }
 
 static struct error *take_exits(void *ctx, const struct recorded_exits *exits)
 {
 	struct merge *merge = ctx;
-	struct error *err = ARRAY_RESERVE(&merge->exits, &merge->room_exits, merge->n_exits + 1);
 
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&merge->exits, &merge->room_exits, merge->n_exits + 1));
 	merge->exits[merge->n_exits] = *exits;
 	merge->exits[merge->n_exits++].vcpu += merge->now->first_vcpu;
 	return NULL;
@@ -343,19 +303,21 @@ static struct error *read_guest(struct merge *merge, struct merge_guest *guest)
 	return err;
 }
 
-static struct error *read_all(struct merge *merge)
+/* Moves all to the time of the first, by the wall clock. */
+static void align(struct merge *merge)
 {
-	struct error *err = NULL;
+	uint64_t first = UINT64_MAX;
 
-	for (size_t i = 0; i < merge->n && !err; i++)
-		err = read_guest(merge, &merge->guests[i]);
-	if (err)
-		return err;
-	merge_align(merge->guests, merge->n);
 	for (size_t i = 0; i < merge->n; i++)
-		for (size_t k = merge->guests[i].first_tick; k < merge->guests[i].behind_ticks; k++)
-			merge->ticks[k].time_ns += merge->guests[i].offset_ns;
-	return NULL;
+		if (merge->guests[i].info.start_unix_ns < first)
+			first = merge->guests[i].info.start_unix_ns;
+	for (size_t i = 0; i < merge->n; i++) {
+		struct merge_guest *guest = &merge->guests[i];
+
+		guest->offset_ns = guest->info.start_unix_ns - first;
+		for (size_t k = guest->first_tick; k < guest->behind_ticks; k++)
+			merge->ticks[k].time_ns += guest->offset_ns;
+	}
 }
 
 static int by_time(const void *left, const void *right)
@@ -383,28 +345,23 @@ static struct error *tell_thread(struct merge *merge, const char *guest,
 
 static struct error *tell_threads(struct merge *merge)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < merge->n && !err; i++) {
+	for (size_t i = 0; i < merge->n; i++) {
 		const size_t behind =
 			i + 1 < merge->n ? merge->guests[i + 1].first_thread : merge->n_threads;
-		char *name = merge_name(merge->guests, merge->n, i);
+		FREED char *name = merge_name(merge->guests, merge->n, i);
 
 		if (!name)
 			return error_no_memory();
-		for (size_t k = merge->guests[i].first_thread; k < behind && !err; k++)
-			err = tell_thread(merge, name, &merge->threads[k]);
-		free(name);
+		for (size_t k = merge->guests[i].first_thread; k < behind; k++)
+			TRY(tell_thread(merge, name, &merge->threads[k]));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *tell_ticks(struct merge *merge)
 {
-	struct error *err = NULL;
-
 	qsort(merge->ticks, merge->n_ticks, sizeof(*merge->ticks), by_time);
-	for (size_t i = 0; i < merge->n_ticks && !err; i++) {
+	for (size_t i = 0; i < merge->n_ticks; i++) {
 		const struct merged_tick *read = &merge->ticks[i];
 		const struct tick tick = {.time_ns = read->time_ns,
 					  .weight_ns = read->weight_ns,
@@ -413,18 +370,9 @@ static struct error *tell_ticks(struct merge *merge)
 					  .waits = read->waits,
 					  .entries = merge->entries + read->first};
 
-		err = recording_tick(merge->writer, &tick);
+		TRY(recording_tick(merge->writer, &tick));
 	}
-	return err;
-}
-
-static struct error *tell_exits(struct merge *merge)
-{
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < merge->n_exits && !err; i++)
-		err = recording_exits(merge->writer, &merge->exits[i]);
-	return err;
+	return NULL;
 }
 
 static struct error *tell_name(void *ctx, uint64_t addr, uint8_t kind, const char *name,
@@ -432,9 +380,9 @@ static struct error *tell_name(void *ctx, uint64_t addr, uint8_t kind, const cha
 {
 	struct merge *merge = ctx;
 	uint32_t n;
-	struct error *err = number(merge, addr, kind, &n);
 
-	return err ? err : recording_name(merge->writer, IMPORT_ADDR + n, kind, name, offset);
+	TRY(number(merge, addr, kind, &n));
+	return recording_name(merge->writer, IMPORT_ADDR + n, kind, name, offset);
 }
 
 /* Source locations follow their frame's name, which gives the last of them its function. */
@@ -443,14 +391,12 @@ static struct error *tell_locations(void *ctx, uint64_t addr, uint8_t kind,
 {
 	struct merge *merge = ctx;
 	struct source_frame kept[SOURCE_DEPTH];
-	struct error *err;
 	uint32_t id;
 
 	memcpy(kept, frames, n * sizeof(*kept));
-	err = pool_intern_frames(merge->texts, kept, n);
-	if (!err)
-		err = number(merge, addr, kind, &id);
-	return err ? err : recording_locations(merge->writer, IMPORT_ADDR + id, kind, kept, n);
+	TRY(pool_intern_frames(merge->texts, kept, n));
+	TRY(number(merge, addr, kind, &id));
+	return recording_locations(merge->writer, IMPORT_ADDR + id, kind, kept, n);
 }
 
 static struct error *tell_names(struct merge *merge)
@@ -458,55 +404,48 @@ static struct error *tell_names(struct merge *merge)
 	const struct recording_visitor visitor = {.ctx = merge,
 						  .name = tell_name,
 						  .locations = tell_locations};
-	struct error *err = NULL;
 
-	for (size_t i = 0; i < merge->n && !err; i++) {
-		struct merge_guest *guest = &merge->guests[i];
-		char *name = merge_name(merge->guests, merge->n, i);
-		struct stacks *unused = NULL;
+	for (size_t i = 0; i < merge->n; i++) {
+		FREED char *name = merge_name(merge->guests, merge->n, i);
 		bool cut;
 
-		merge->now = guest;
-		err = name ? tell_name(merge, OF_GUEST, FRAME_RETURN, name, 0) : error_no_memory();
-		free(name);
-		if (!err)
-			err = stacks_new(&unused);
-		if (!err)
-			err = recording_read(guest->path, unused, &visitor, &cut);
-		stacks_free(unused);
+		if (!name)
+			return error_no_memory();
+		merge->now = &merge->guests[i];
+		TRY(tell_name(merge, OF_GUEST, FRAME_RETURN, name, 0));
+		TRY(recording_read(merge->now->path, NULL, &visitor, &cut));
 	}
-	return err;
+	return NULL;
+}
+
+static struct error *tell_all(struct merge *merge)
+{
+	TRY(tell_threads(merge));
+	TRY(tell_ticks(merge));
+	for (size_t i = 0; i < merge->n_exits; i++)
+		TRY(recording_exits(merge->writer, &merge->exits[i]));
+	return tell_names(merge);
 }
 
 static struct error *write_all(struct merge *merge, const char *output)
 {
-	struct recording_info info = {0};
-	struct recording_end end = {0};
+	ENDED_BY(recording_info_free) struct recording_info info = {0};
+	ENDED_BY(recording_end_free) struct recording_end end = {0};
 	bool cut = false;
-	struct error *err = merge_info(merge->guests, merge->n, &info);
+	struct error *err;
 
-	if (!err)
-		err = recording_create(output, &info, merge->stacks, &merge->writer);
-	recording_info_free(&info);
-	if (err)
-		return err;
-	err = tell_threads(merge);
-	if (!err)
-		err = tell_ticks(merge);
-	if (!err)
-		err = tell_exits(merge);
-	if (!err)
-		err = tell_names(merge);
+	TRY(merge_info(merge->guests, merge->n, &info));
+	TRY(recording_create(output, &info, merge->stacks, &merge->writer));
+	err = tell_all(merge);
 	if (!err)
 		err = merge_end(merge->guests, merge->n, &end);
-	for (size_t i = 0; i < merge->n; i++)
-		cut = cut || merge->guests[i].cut;
-	if (err)
+	if (err) {
 		recording_abandon(merge->writer);
-	else
-		err = recording_close(merge->writer, cut ? NULL : &end);
-	recording_end_free(&end);
-	return err;
+		return err;
+	}
+	for (size_t i = 0; i < merge->n; i++)
+		cut |= merge->guests[i].cut;
+	return recording_close(merge->writer, cut ? NULL : &end);
 }
 
 static void merge_free(struct merge *merge)
@@ -527,19 +466,18 @@ static void merge_free(struct merge *merge)
 
 struct error *merge_recordings(char *const *paths, size_t n, const char *output)
 {
+	ENDED_BY(merge_free)
 	struct merge merge = {.n = n, .guests = calloc(n, sizeof(*merge.guests))};
-	struct error *err = merge.guests ? stacks_new(&merge.stacks) : error_no_memory();
 
-	for (size_t i = 0; i < n && merge.guests; i++)
+	if (!merge.guests)
+		return error_no_memory();
+	TRY(stacks_new(&merge.stacks));
+	TRY(ids_new(&merge.addresses));
+	TRY(pool_new(&merge.texts));
+	for (size_t i = 0; i < n; i++) {
 		merge.guests[i].path = paths[i];
-	if (!err)
-		err = ids_new(&merge.addresses);
-	if (!err)
-		err = pool_new(&merge.texts);
-	if (!err)
-		err = read_all(&merge);
-	if (!err)
-		err = write_all(&merge, output);
-	merge_free(&merge);
-	return err;
+		TRY(read_guest(&merge, &merge.guests[i]));
+	}
+	align(&merge);
+	return write_all(&merge, output);
 }

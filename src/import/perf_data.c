@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
 #include "import/perf_file.h"
 
 struct perf_data {
@@ -31,12 +32,11 @@ static struct error *damaged(const struct perf_data *d)
 }
 
 /* The kernel's map begins with a symbol that tells where: "[kernel.kallsyms]_text". */
-static void cut_kernel(char *path)
+static size_t kernel_path(const char *path, size_t len)
 {
-	char *end = strchr(path, ']');
+	const char *end = memchr(path, ']', len);
 
-	if (!strncmp(path, "[kernel", 7) && end)
-		end[1] = '\0';
+	return len >= 7 && !memcmp(path, "[kernel", 7) && end ? (size_t)(end + 1 - path) : len;
 }
 
 /* MMAP: pid, tid, start, length, offset, path. MMAP2 has more before the path. */
@@ -48,51 +48,39 @@ static struct error *apply_map(struct perf_data *d, struct perf_piece record)
 	const bool has_id = second && header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID;
 	const bool kernel =
 		(header.misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL;
+	const char *path;
 	struct perf_map map;
-	char hex[2 * BUILD_ID_BYTES + 1], *path;
-	struct error *err;
+	size_t len;
 
 	if (record.len < path_at)
 		return damaged(d);
 	/* Mapped as data; older files tell it by the bits of protection. */
 	if (header.misc & PERF_RECORD_MISC_MMAP_DATA)
 		return NULL;
-	path = text_of(record.at + path_at, record.len - path_at);
-	if (!path)
-		return error_no_memory();
+	path = (const char *)record.at + path_at;
+	len = strnlen(path, record.len - path_at);
 	map = (struct perf_map){.pid = kernel ? PERF_KERNEL : u32_at(record.at + 8),
 				.start = u64_at(record.at + 16),
 				.len = u64_at(record.at + 24),
-				.offset = u64_at(record.at + 32),
-				.path = path};
-	if (has_id && record.at[40] <= BUILD_ID_BYTES) {
-		hex_of(record.at + 44, record.at[40], hex);
-		map.build_id = hex;
-	}
-	if (kernel) {
-		cut_kernel(path);
-		/* Addresses of a kernel are those of its file. */
-		map.offset = *path == '[' ? map.start : map.offset;
-	}
-	err = perf_maps_add(d->maps, &map);
-	free(path);
-	return err;
+				.offset = u64_at(record.at + 32)};
+	TRY(import_text(d->import, path, kernel ? kernel_path(path, len) : len, &map.path));
+	if (has_id && record.at[40] <= BUILD_ID_BYTES)
+		TRY(hex_of(d->import, record.at + 44, record.at[40], &map.build_id));
+	/* Addresses of a kernel are those of its file. */
+	if (kernel && *map.path == '[')
+		map.offset = map.start;
+	return perf_maps_add(d->maps, &map);
 }
 
 static struct error *apply_comm(struct perf_data *d, struct perf_piece record)
 {
 	const bool exec = header_at(record.at).misc & PERF_RECORD_MISC_COMM_EXEC;
-	char *name;
-	struct error *err;
+	const char *name;
 
 	if (record.len < 16)
 		return damaged(d);
-	name = text_of(record.at + 16, record.len - 16);
-	if (!name)
-		return error_no_memory();
-	err = perf_maps_comm(d->maps, u32_at(record.at + 8), u32_at(record.at + 12), name, exec);
-	free(name);
-	return err;
+	TRY(text_of(d->import, record.at + 16, record.len - 16, &name));
+	return perf_maps_comm(d->maps, u32_at(record.at + 8), u32_at(record.at + 12), name, exec);
 }
 
 /* pid, parent's pid, tid, parent's tid */
@@ -108,16 +96,10 @@ static struct error *add_frame(struct perf_data *d, uint32_t pid, uint64_t addr,
 			       size_t *n)
 {
 	bool foreign;
-	struct error *err = perf_maps_translate(d->maps, pid, addr, &d->chain[*n], &foreign);
 
-	d->kinds[*n] = (uint8_t)(kind | (foreign ? FRAME_FOREIGN : 0));
-	*n += !err;
-	return err;
-}
-
-static bool is_kernel(uint64_t context)
-{
-	return context == (uint64_t)PERF_CONTEXT_KERNEL;
+	TRY(perf_maps_translate(d->maps, pid, addr, &d->chain[*n], &foreign));
+	d->kinds[(*n)++] = (uint8_t)(kind | (foreign ? FRAME_FOREIGN : 0));
+	return NULL;
 }
 
 /*
@@ -129,23 +111,22 @@ static struct error *read_chain(struct perf_data *d, const struct perf_sample *s
 {
 	struct perf_piece chain = sample->chain;
 	uint32_t pid = kernel ? PERF_KERNEL : sample->pid;
-	struct error *err = NULL;
 	uint8_t kind = FRAME_PC;
 	uint64_t addr;
 
 	*n = 0;
-	while (!err && take_u64(&chain, &addr) && *n < IMPORT_FRAMES_MAX) {
+	while (take_u64(&chain, &addr) && *n < IMPORT_FRAMES_MAX) {
 		if (addr >= (uint64_t)PERF_CONTEXT_MAX) {
-			pid = is_kernel(addr) ? PERF_KERNEL : sample->pid;
+			pid = addr == (uint64_t)PERF_CONTEXT_KERNEL ? PERF_KERNEL : sample->pid;
 			kind = FRAME_PC;
 			continue;
 		}
-		err = add_frame(d, pid, addr, kind, n);
+		TRY(add_frame(d, pid, addr, kind, n));
 		kind = FRAME_RETURN;
 	}
-	if (!err && !*n)
-		err = add_frame(d, kernel ? PERF_KERNEL : sample->pid, sample->ip, FRAME_PC, n);
-	return err;
+	if (*n)
+		return NULL;
+	return add_frame(d, kernel ? PERF_KERNEL : sample->pid, sample->ip, FRAME_PC, n);
 }
 
 static struct error *apply_sample(struct perf_data *d, const struct perf_timed *timed,
@@ -157,7 +138,6 @@ static struct error *apply_sample(struct perf_data *d, const struct perf_timed *
 		(header.misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL;
 	struct import_sample told = {.times = 1, .time_ns = timed->time_ns};
 	struct perf_sample sample;
-	struct error *err;
 	size_t n;
 
 	if (!perf_file_sample(event, record, &sample))
@@ -167,13 +147,13 @@ static struct error *apply_sample(struct perf_data *d, const struct perf_timed *
 	told.vcpu = (uint16_t)sample.cpu;
 	told.weight = sample.period;
 	d->dwarf |= (event->attr.sample_type & PERF_SAMPLE_STACK_USER) != 0;
-	err = read_chain(d, &sample, kernel, &n);
-	for (size_t i = n; i > 0 && !err; i--)
-		err = import_frame(d->import, told.stack, d->chain[i - 1], d->kinds[i - 1],
-				   &told.stack);
-	if (!err && sample.tid != RECORDED_ID_UNKNOWN)
-		err = perf_maps_thread(d->maps, sample.pid, sample.tid, &told.thread);
-	return err ? err : import_sample(d->import, &told);
+	TRY(read_chain(d, &sample, kernel, &n));
+	for (size_t i = n; i > 0; i--)
+		TRY(import_frame(d->import, told.stack, d->chain[i - 1], d->kinds[i - 1],
+				 &told.stack));
+	if (sample.tid != RECORDED_ID_UNKNOWN)
+		TRY(perf_maps_thread(d->maps, sample.pid, sample.tid, &told.thread));
+	return import_sample(d->import, &told);
 }
 
 static struct error *apply(struct perf_data *d, const struct perf_timed *timed)
@@ -240,40 +220,38 @@ static void describe(struct perf_data *d)
 
 static struct error *apply_all(struct perf_data *d)
 {
-	struct error *err = NULL;
-
 	while (d->chosen + 1 < d->file.n_events && !d->file.events[d->chosen].samples)
 		d->chosen++;
 	d->chain = calloc(IMPORT_FRAMES_MAX, sizeof(*d->chain));
 	d->kinds = calloc(IMPORT_FRAMES_MAX, sizeof(*d->kinds));
 	if (!d->chain || !d->kinds)
 		return error_no_memory();
-	for (size_t i = 0; i < d->file.n_timed && !err; i++)
-		err = apply(d, &d->file.timed[i]);
-	if (!err)
-		describe(d);
-	return err;
+	for (size_t i = 0; i < d->file.n_timed; i++)
+		TRY(apply(d, &d->file.timed[i]));
+	describe(d);
+	return NULL;
+}
+
+static void perf_data_free(struct perf_data *d)
+{
+	perf_file_free(&d->file);
+	perf_maps_free(d->maps);
+	free(d->chain);
+	free(d->kinds);
 }
 
 static struct error *read_perf_data(struct import *import)
 {
+	ENDED_BY(perf_data_free)
 	struct perf_data d = {.import = import, .file = {.import = import}};
 	const uint8_t *data;
 	size_t len;
-	struct error *err = import_whole(import->input, &data, &len);
 
-	if (!err)
-		err = perf_maps_new(import, &d.maps);
+	TRY(import_whole(import->input, &data, &len));
+	TRY(perf_maps_new(import, &d.maps));
 	d.file.maps = d.maps;
-	if (!err)
-		err = perf_file_read(&d.file, data, len);
-	if (!err)
-		err = apply_all(&d);
-	perf_file_free(&d.file);
-	perf_maps_free(d.maps);
-	free(d.chain);
-	free(d.kinds);
-	return err;
+	TRY(perf_file_read(&d.file, data, len));
+	return apply_all(&d);
 }
 
 const struct importer import_perf_data = {.name = "perf.data",

@@ -56,26 +56,19 @@ static struct perf_piece section(const struct perf_file *d, const uint8_t *heade
 static struct error *add_event(struct perf_file *d, struct perf_piece attr, struct perf_piece ids)
 {
 	struct perf_event event = {0};
-	struct error *err = NULL;
+	uint32_t number;
 	uint64_t id;
 
 	if (d->n_events == EVENTS_MAX || attr.len < PERF_ATTR_SIZE_VER0)
 		return damaged(d);
 	memcpy(&event.attr, attr.at, attr.len < sizeof(event.attr) ? attr.len : sizeof(event.attr));
-	err = ARRAY_RESERVE(&d->events, &d->events_room, d->n_events + 1);
-	while (!err && take_u64(&ids, &id)) {
-		uint32_t number;
-		bool added;
-
-		err = ids_get(d->event_ids, id, 0, &number, &added);
-		if (!err)
-			err = ARRAY_RESERVE(&d->id_event, &d->id_event_room, number + (size_t)1);
-		if (!err)
-			d->id_event[number] = (uint32_t)d->n_events;
+	TRY(ARRAY_RESERVE(&d->events, &d->events_room, d->n_events + 1));
+	while (take_u64(&ids, &id)) {
+		TRY(ROW_IDS_GET(&d->event_ids, id, 0, &d->id_event, &number));
+		d->id_event[number] = (uint32_t)d->n_events;
 	}
-	if (!err)
-		d->events[d->n_events++] = event;
-	return err;
+	d->events[d->n_events++] = event;
+	return NULL;
 }
 
 /* The attributes of a file: entries, at whose end is where their ids are. */
@@ -95,21 +88,16 @@ static struct error *read_attributes(struct perf_file *d, struct perf_piece entr
 static struct error *read_build_id(struct perf_file *d, struct perf_piece record)
 {
 	const struct perf_event_header header = header_at(record.at);
-	char hex[2 * BUILD_ID_BYTES + 1], *path;
+	const char *path, *build_id;
 	size_t size = BUILD_ID_BYTES;
-	struct error *err;
 
 	if (record.len < 36)
 		return damaged(d);
 	if (header.misc & MISC_BUILD_ID_SIZE && record.at[32] <= BUILD_ID_BYTES)
 		size = record.at[32];
-	hex_of(record.at + 12, size, hex);
-	path = text_of(record.at + 36, record.len - 36);
-	if (!path)
-		return error_no_memory();
-	err = perf_maps_build_id(d->maps, path, hex);
-	free(path);
-	return err;
+	TRY(hex_of(d->import, record.at + 12, size, &build_id));
+	TRY(text_of(d->import, record.at + 36, record.len - 36, &path));
+	return perf_maps_build_id(d->maps, path, build_id);
 }
 
 static struct error *read_build_ids(struct perf_file *d, struct perf_piece piece)
@@ -132,15 +120,13 @@ static struct error *read_event_names(struct perf_file *d, struct perf_piece pie
 {
 	const uint8_t *at;
 	uint32_t n, size;
-	struct error *err = NULL;
 
 	if (!take(&piece, 8, &at))
 		return NULL;
 	n = u32_at(at);
 	size = u32_at(at + 4);
-	for (uint32_t i = 0; i < n && i < d->n_events && !err; i++) {
+	for (uint32_t i = 0; i < n && i < d->n_events; i++) {
 		uint32_t ids, len;
-		char *name;
 
 		if (!take(&piece, size, &at) || !take(&piece, 8, &at))
 			return NULL;
@@ -148,14 +134,11 @@ static struct error *read_event_names(struct perf_file *d, struct perf_piece pie
 		len = u32_at(at + 4);
 		if (!take(&piece, len, &at))
 			return NULL;
-		name = text_of(at, len);
-		err = name ? import_text(d->import, name, strlen(name), &d->events[i].name)
-			   : error_no_memory();
-		free(name);
+		TRY(text_of(d->import, at, len, &d->events[i].name));
 		if (!take(&piece, 8 * (uint64_t)ids, &at))
-			return err;
+			return NULL;
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *read_feature(struct perf_file *d, unsigned feature, struct perf_piece piece)
@@ -186,7 +169,8 @@ static uint32_t event_of(const struct perf_file *d, uint64_t id)
 {
 	uint32_t number;
 
-	return d->n_events > 1 && ids_find(d->event_ids, id, 0, &number) ? d->id_event[number] : 0;
+	return d->n_events > 1 && row_ids_find(&d->event_ids, id, 0, &number) ? d->id_event[number]
+									      : 0;
 }
 
 /* Where in a sample's numbers its id is, if it has one: events differ in the rest. */
@@ -225,10 +209,20 @@ bool perf_file_sample(const struct perf_event *event, struct perf_piece record,
 		      struct perf_sample *sample)
 {
 	const uint64_t type = event->attr.sample_type;
-	uint64_t unused, n = 0;
-	const uint8_t *at;
-	bool good = true;
+	uint64_t unused, ids = 0, cpu = 0, n = 0;
+	const struct {
+		uint64_t bit, *to;
+	} fields[] = {{PERF_SAMPLE_IDENTIFIER, &unused},
+		      {PERF_SAMPLE_IP, &sample->ip},
+		      {PERF_SAMPLE_TID, &ids},
+		      {PERF_SAMPLE_TIME, &sample->time_ns},
+		      {PERF_SAMPLE_ADDR, &unused},
+		      {PERF_SAMPLE_ID, &unused},
+		      {PERF_SAMPLE_STREAM_ID, &unused},
+		      {PERF_SAMPLE_CPU, &cpu},
+		      {PERF_SAMPLE_PERIOD, &sample->period}};
 	struct perf_piece body = record;
+	const uint8_t *at;
 
 	*sample = (struct perf_sample){.period = event->attr.sample_period,
 				       .pid = RECORDED_ID_UNKNOWN,
@@ -236,32 +230,20 @@ bool perf_file_sample(const struct perf_event *event, struct perf_piece record,
 	take(&body, sizeof(struct perf_event_header), &at);
 	if (event->attr.freq)
 		sample->period = 1;
-	if (type & PERF_SAMPLE_IDENTIFIER)
-		good = take_u64(&body, &unused);
-	if (good && type & PERF_SAMPLE_IP)
-		good = take_u64(&body, &sample->ip);
-	if (good && type & PERF_SAMPLE_TID && (good = take(&body, 8, &at))) {
-		sample->pid = u32_at(at);
-		sample->tid = u32_at(at + 4);
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (type & fields[i].bit && !take_u64(&body, fields[i].to))
+			return false;
+	if (type & PERF_SAMPLE_TID) {
+		sample->pid = u32_at((const uint8_t *)&ids);
+		sample->tid = u32_at((const uint8_t *)&ids + 4);
 	}
-	if (good && type & PERF_SAMPLE_TIME)
-		good = take_u64(&body, &sample->time_ns);
-	if (good && type & PERF_SAMPLE_ADDR)
-		good = take_u64(&body, &unused);
-	if (good && type & PERF_SAMPLE_ID)
-		good = take_u64(&body, &unused);
-	if (good && type & PERF_SAMPLE_STREAM_ID)
-		good = take_u64(&body, &unused);
-	if (good && type & PERF_SAMPLE_CPU && (good = take(&body, 8, &at)))
-		sample->cpu = u32_at(at);
-	if (good && type & PERF_SAMPLE_PERIOD)
-		good = take_u64(&body, &sample->period);
-	if (good && type & PERF_SAMPLE_READ)
-		good = skip_read(&body, event->attr.read_format);
-	if (good && type & PERF_SAMPLE_CALLCHAIN)
-		good = take_u64(&body, &n) && n <= body.len / 8;
+	sample->cpu = u32_at((const uint8_t *)&cpu);
+	if (type & PERF_SAMPLE_READ && !skip_read(&body, event->attr.read_format))
+		return false;
+	if (type & PERF_SAMPLE_CALLCHAIN && (!take_u64(&body, &n) || n > body.len / 8))
+		return false;
 	sample->chain = (struct perf_piece){body.at, 8 * n};
-	return good;
+	return true;
 }
 
 /* The time of a record that is no sample: it stands at the end, with other things behind it. */
@@ -282,7 +264,6 @@ static struct error *add_timed(struct perf_file *d, struct perf_piece record)
 {
 	const struct perf_event_header header = header_at(record.at);
 	struct perf_timed timed = {.at = record.at, .number = d->n_timed};
-	struct error *err;
 
 	if (!d->n_events)
 		return damaged(d);
@@ -297,10 +278,9 @@ static struct error *add_timed(struct perf_file *d, struct perf_piece record)
 	} else {
 		timed.time_ns = time_at_end(d, record);
 	}
-	err = ARRAY_RESERVE(&d->timed, &d->timed_room, d->n_timed + 1);
-	if (!err)
-		d->timed[d->n_timed++] = timed;
-	return err;
+	TRY(ARRAY_RESERVE(&d->timed, &d->timed_room, d->n_timed + 1));
+	d->timed[d->n_timed++] = timed;
+	return NULL;
 }
 
 /* Adds the records that were compressed to those before them: one may end in the next piece. */
@@ -308,7 +288,6 @@ static struct error *unpack(struct perf_file *d, struct perf_piece piece)
 {
 	ZSTD_inBuffer in = {piece.at, piece.len, 0};
 	const size_t step = ZSTD_DStreamOutSize();
-	struct error *err = NULL;
 	bool full = false;
 
 	if (!d->stream) {
@@ -316,21 +295,19 @@ static struct error *unpack(struct perf_file *d, struct perf_piece piece)
 		if (!d->stream || ZSTD_isError(ZSTD_initDStream(d->stream)))
 			return error_no_memory();
 	}
-	while (!err && (in.pos < in.size || full)) {
+	while (in.pos < in.size || full) {
 		ZSTD_outBuffer out = {.size = step};
 
-		err = bytes_reserve(&d->unpacked, step);
-		if (err)
-			return err;
+		TRY(bytes_reserve(&d->unpacked, step));
 		out.dst = d->unpacked.data + d->unpacked.len;
 		if (ZSTD_isError(ZSTD_decompressStream(d->stream, &out, &in)))
 			return damaged(d);
 		d->unpacked.len += out.pos;
 		full = out.pos == out.size;
 		if (d->unpacked.len > IMPORT_WHOLE_MAX)
-			err = import_damaged(d->import, "it unpacks to more than 1 GiB");
+			return import_damaged(d->import, "it unpacks to more than 1 GiB");
 	}
-	return err;
+	return NULL;
 }
 
 /* Data that follows a record without being part of its length. */
@@ -385,10 +362,9 @@ static struct error *sort_out(struct perf_file *d, struct perf_piece record)
 
 static struct error *read_records(struct perf_file *d, struct perf_piece piece)
 {
-	struct error *err = NULL;
 	const uint8_t *at;
 
-	while (!err && piece.len) {
+	while (piece.len) {
 		const uint8_t *const start = piece.at;
 		struct perf_piece record;
 
@@ -400,13 +376,13 @@ static struct error *read_records(struct perf_file *d, struct perf_piece piece)
 			return NULL;
 		}
 		record = (struct perf_piece){start, (uint64_t)(piece.at - start)};
-		err = sort_out(d, record);
+		TRY(sort_out(d, record));
 		if (!take(&piece, behind(record), &at))
 			d->cut = true;
 		if (d->cut)
-			return err;
+			return NULL;
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *read_all(struct perf_file *d)
@@ -414,7 +390,7 @@ static struct error *read_all(struct perf_file *d)
 	const uint8_t *header = d->all.at;
 	uint64_t size = u64_at(header + 8);
 	struct perf_piece data;
-	struct error *err;
+	bool killed; /* its writer was */
 
 	if (!memcmp(header, MAGIC_SWAPPED, strlen(MAGIC_SWAPPED)))
 		return import_damaged(d->import, "it comes from a machine with another byte order");
@@ -424,22 +400,17 @@ static struct error *read_all(struct perf_file *d)
 					   : damaged(d);
 	if (d->all.len < FILE_HEADER)
 		return damaged(d);
-	err = read_attributes(d, section(d, header + 24), u64_at(header + 16));
+	TRY(read_attributes(d, section(d, header + 24), u64_at(header + 16)));
 	data = section(d, header + 40);
 	size = u64_at(header + 40);
-	if (!data.len && size < d->all.len) { /* its writer was killed */
+	killed = !data.len && size < d->all.len;
+	if (killed)
 		data = (struct perf_piece){header + size, d->all.len - size};
-		d->cut = true;
-	}
-	if (!err && data.len && !d->cut)
-		err = read_features(d, header + 72, size + data.len);
-	if (d->cut) {
-		d->cut = false;
-		err = err ? err : read_records(d, data);
-		d->cut = true;
-		return err;
-	}
-	return err ? err : read_records(d, data);
+	else if (data.len)
+		TRY(read_features(d, header + 72, size + data.len));
+	TRY(read_records(d, data));
+	d->cut |= killed;
+	return NULL;
 }
 
 static int by_time(const void *left, const void *right)
@@ -451,25 +422,22 @@ static int by_time(const void *left, const void *right)
 
 struct error *perf_file_read(struct perf_file *d, const uint8_t *data, size_t len)
 {
-	struct error *err = ids_new(&d->event_ids);
-
 	d->all = (struct perf_piece){data, len};
-	if (!err)
-		err = read_all(d);
+	TRY(read_all(d));
 	/* Once it does not move any more. */
 	d->inner = true;
-	if (!err && d->unpacked.len)
-		err = read_records(d, (struct perf_piece){d->unpacked.data, d->unpacked.len});
-	if (!err && !d->n_events)
-		err = damaged(d);
-	if (!err && d->n_timed)
+	if (d->unpacked.len)
+		TRY(read_records(d, (struct perf_piece){d->unpacked.data, d->unpacked.len}));
+	if (!d->n_events)
+		return damaged(d);
+	if (d->n_timed)
 		qsort(d->timed, d->n_timed, sizeof(*d->timed), by_time);
-	return err;
+	return NULL;
 }
 
 void perf_file_free(struct perf_file *d)
 {
-	ids_free(d->event_ids);
+	ids_free(d->event_ids.ids);
 	free(d->id_event);
 	free(d->events);
 	free(d->timed);

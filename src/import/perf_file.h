@@ -13,6 +13,7 @@
 #include <string.h>
 #include <zstd.h>
 
+#include "base/intern.h"
 #include "import/importer.h"
 
 struct perf_event {
@@ -52,9 +53,9 @@ struct perf_file {
 	bool cut; /* it stops in the middle */
 	/* Private: */
 	struct perf_piece all;
-	struct ids *event_ids; /* numbers of ids that samples carry, */
-	uint32_t *id_event;    /* and the events that these belong to */
-	size_t events_room, timed_room, id_event_room;
+	struct row_ids event_ids; /* numbers of ids that samples carry, */
+	uint32_t *id_event;	  /* and the events that these belong to */
+	size_t events_room, timed_room;
 	struct bytes unpacked; /* records that were compressed */
 	bool inner;	       /* ... are being read */
 	ZSTD_DStream *stream;
@@ -96,19 +97,23 @@ static inline struct perf_event_header header_at(const uint8_t *at)
 	return header;
 }
 
-/* In hex: a build id. */
+/* A build id in hex, as a text of the import. */
 #define BUILD_ID_BYTES 20u
-static inline void hex_of(const uint8_t *bytes, size_t len, char hex[2 * BUILD_ID_BYTES + 1])
+static inline struct error *hex_of(struct import *import, const uint8_t *bytes, size_t len,
+				   const char **out)
 {
-	hex[0] = '\0';
+	char hex[2 * BUILD_ID_BYTES + 1];
+
 	for (size_t i = 0; i < len; i++)
 		snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+	return import_text(import, hex, 2 * len, out);
 }
 
-/* A text in a record, which ends with a zero, or with the record; freed by the caller, NULL: no memory. */
-static inline char *text_of(const uint8_t *at, uint64_t len)
+/* A text in a record, which ends with a zero, or with the record, as one of the import. */
+static inline struct error *text_of(struct import *import, const uint8_t *at, uint64_t len,
+				    const char **out)
 {
-	return strndup((const char *)at, len);
+	return import_text(import, (const char *)at, strnlen((const char *)at, len), out);
 }
 
 static inline bool take(struct perf_piece *piece, uint64_t len, const uint8_t **at)
@@ -132,7 +137,7 @@ static inline bool take_u64(struct perf_piece *piece, uint64_t *value)
 
 /*
  * Processes, as the records of perf.data tell them: names of threads, and which
- * file is mapped where. Each process has addresses of its own; a profile has
+ * file is mapped where; all texts are the import's. Each process has addresses of its own; a profile has
  * one address for one piece of code: that of the first process with the file.
  * Later ones are translated to it, and files that would lie on one another in
  * the profile are moved to stand-ins.
@@ -147,12 +152,12 @@ struct error *perf_maps_new(struct import *import, struct perf_maps **out);
 void perf_maps_free(struct perf_maps *maps);
 
 /* A build id from the file's list; it holds for all maps of this path without one. */
-struct error *perf_maps_build_id(struct perf_maps *maps, const char *path, const char *hex);
+struct error *perf_maps_build_id(struct perf_maps *maps, const char *path, const char *build_id);
 
 struct perf_map {
 	uint32_t pid;
 	uint64_t start, len, offset;
-	const char *path, *build_id; /* in hex; NULL: as perf_maps_build_id says */
+	const char *path, *build_id; /* NULL: as perf_maps_build_id says */
 };
 
 struct error *perf_maps_add(struct perf_maps *maps, const struct perf_map *map);

@@ -47,19 +47,18 @@ struct claim {
 
 struct translated {
 	uint64_t addr;
-	bool foreign;
+	bool foreign, known;
 };
 
 struct perf_maps {
 	struct import *import;
-	struct ids *pids, *tids, *file_ids, *build_id_ids, *known;
+	struct row_ids pids, tids, file_ids, build_id_ids, known; /* of these: */
 	struct process *processes;
-	const char **comms; /* by number of the tid; NULL: not told */
-	const char **build_ids;
+	const char **comms; /* NULL: not told */
 	struct file *files;
-	struct translated *translated; /* [known] */
+	const char **build_ids;
+	struct translated *translated;
 	struct claim *claims;
-	size_t processes_room, comms_room, build_ids_room, files_room, translated_room;
 	size_t n_claims, claims_room;
 	uint32_t generations;
 	uint64_t steps, next_moved;
@@ -68,20 +67,9 @@ struct perf_maps {
 struct error *perf_maps_new(struct import *import, struct perf_maps **out)
 {
 	struct perf_maps *m = calloc(1, sizeof(*m));
-	struct error *err = m ? ids_new(&m->pids) : error_no_memory();
 
-	if (!err)
-		err = ids_new(&m->tids);
-	if (!err)
-		err = ids_new(&m->file_ids);
-	if (!err)
-		err = ids_new(&m->build_id_ids);
-	if (!err)
-		err = ids_new(&m->known);
-	if (err) {
-		perf_maps_free(m);
-		return err;
-	}
+	if (!m)
+		return error_no_memory();
 	m->import = import;
 	m->next_moved = MOVED;
 	*out = m;
@@ -92,7 +80,7 @@ void perf_maps_free(struct perf_maps *m)
 {
 	if (!m)
 		return;
-	for (uint32_t i = 0; m->processes && i < ids_count(m->pids); i++)
+	for (uint32_t i = 0; m->processes && i < row_ids_count(&m->pids); i++)
 		free(m->processes[i].maps);
 	free(m->processes);
 	free(m->comms);
@@ -100,55 +88,38 @@ void perf_maps_free(struct perf_maps *m)
 	free(m->files);
 	free(m->translated);
 	free(m->claims);
-	ids_free(m->pids);
-	ids_free(m->tids);
-	ids_free(m->file_ids);
-	ids_free(m->build_id_ids);
-	ids_free(m->known);
+	ids_free(m->pids.ids);
+	ids_free(m->tids.ids);
+	ids_free(m->file_ids.ids);
+	ids_free(m->build_id_ids.ids);
+	ids_free(m->known.ids);
 	free(m);
 }
 
 static struct error *find_process(struct perf_maps *m, uint32_t pid, uint32_t *number)
 {
-	bool added;
-	struct error *err = ids_get(m->pids, pid, 0, number, &added);
-
-	if (err || !added)
-		return err;
-	err = ARRAY_RESERVE(&m->processes, &m->processes_room, *number + (size_t)1);
-	if (!err)
-		m->processes[*number] = (struct process){.generation = ++m->generations};
-	return err;
+	TRY(ROW_IDS_GET(&m->pids, pid, 0, &m->processes, number));
+	if (!m->processes[*number].generation)
+		m->processes[*number].generation = ++m->generations;
+	return NULL;
 }
 
 static struct error *find_comm(struct perf_maps *m, uint32_t tid, const char ***comm)
 {
 	uint32_t number;
-	bool added;
-	struct error *err = ids_get(m->tids, tid, 0, &number, &added);
 
-	if (!err)
-		err = ARRAY_RESERVE(&m->comms, &m->comms_room, number + (size_t)1);
-	if (err)
-		return err;
-	if (added)
-		m->comms[number] = NULL;
+	TRY(ROW_IDS_GET(&m->tids, tid, 0, &m->comms, &number));
 	*comm = &m->comms[number];
 	return NULL;
 }
 
-struct error *perf_maps_build_id(struct perf_maps *m, const char *path, const char *hex)
+struct error *perf_maps_build_id(struct perf_maps *m, const char *path, const char *build_id)
 {
-	const char *name;
 	uint32_t number;
-	bool added;
-	struct error *err = import_text(m->import, path, strlen(path), &name);
 
-	if (!err)
-		err = ids_get(m->build_id_ids, (uintptr_t)name, 0, &number, &added);
-	if (!err)
-		err = ARRAY_RESERVE(&m->build_ids, &m->build_ids_room, number + (size_t)1);
-	return err ? err : import_text(m->import, hex, strlen(hex), &m->build_ids[number]);
+	TRY(ROW_IDS_GET(&m->build_id_ids, (uintptr_t)path, 0, &m->build_ids, &number));
+	m->build_ids[number] = build_id;
+	return NULL;
 }
 
 /* Code of this name is not the same in each process. */
@@ -166,17 +137,7 @@ static bool is_private(const char *path)
 /* Number of the claims that begin before `addr`. */
 static size_t claims_before(const struct perf_maps *m, uint64_t addr)
 {
-	size_t low = 0, high = m->n_claims;
-
-	while (low < high) {
-		const size_t middle = low + (high - low) / 2;
-
-		if (m->claims[middle].start < addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return addr ? ARRAY_UPTO(m->claims, m->n_claims, start, addr - 1) : 0;
 }
 
 /* True if the range is free, or this file's; *covered: it need not be claimed. */
@@ -202,10 +163,8 @@ static struct error *claim(struct perf_maps *m, uint64_t start, uint64_t end, ui
 {
 	const size_t behind = claims_before(m, end);
 	size_t first = behind;
-	struct error *err = ARRAY_RESERVE(&m->claims, &m->claims_room, m->n_claims + 1);
 
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&m->claims, &m->claims_room, m->n_claims + 1));
 	while (first > 0 && m->claims[first - 1].end > start) {
 		first--;
 		start = m->claims[first].start < start ? m->claims[first].start : start;
@@ -226,7 +185,6 @@ static struct error *put(struct perf_maps *m, const struct perf_map *map, uint32
 	struct import_image image = *named;
 	uint32_t unused;
 	bool covered;
-	struct error *err;
 
 	*start = file->placed ? file->base + map->offset : map->start;
 	if (*start > UINT64_MAX - map->len ||
@@ -241,62 +199,53 @@ static struct error *put(struct perf_maps *m, const struct perf_map *map, uint32
 	}
 	if (covered)
 		return NULL;
-	err = claim(m, *start, *start + map->len, number);
+	TRY(claim(m, *start, *start + map->len, number));
 	image.start = *start;
 	image.end = *start + map->len;
 	image.offset = map->offset;
-	return err ? err : import_image(m->import, &image, &unused);
+	return import_image(m->import, &image, &unused);
 }
 
 static struct error *find_file(struct perf_maps *m, const struct perf_map *map, uint32_t *number,
 			       struct import_image *image)
 {
 	uint32_t listed;
-	bool added;
-	struct error *err = import_text(m->import, map->path, strlen(map->path), &image->path);
 
-	if (!err && map->build_id)
-		err = import_text(m->import, map->build_id, strlen(map->build_id),
-				  &image->build_id);
-	else if (!err && ids_find(m->build_id_ids, (uintptr_t)image->path, 0, &listed))
+	*image = (struct import_image){.path = map->path, .build_id = map->build_id};
+	if (!image->build_id && row_ids_find(&m->build_id_ids, (uintptr_t)map->path, 0, &listed))
 		image->build_id = m->build_ids[listed];
-	if (!err)
-		err = ids_get(m->file_ids, (uintptr_t)image->path,
-			      is_private(map->path) ? map->pid : (uintptr_t)image->build_id, number,
-			      &added);
-	if (err || !added)
-		return err;
-	err = ARRAY_RESERVE(&m->files, &m->files_room, *number + (size_t)1);
-	if (!err)
-		m->files[*number] = (struct file){0};
-	return err;
+	return ROW_IDS_GET(&m->file_ids, (uintptr_t)map->path,
+			   is_private(map->path) ? map->pid : (uintptr_t)image->build_id, &m->files,
+			   number);
 }
 
 struct error *perf_maps_add(struct perf_maps *m, const struct perf_map *map)
 {
-	struct import_image image = {0};
+	struct import_image image;
 	struct process *process;
 	uint32_t number, file;
 	uint64_t start;
-	struct error *err;
 
 	if (!map->len || map->len > RANGE_MAX || map->start > UINT64_MAX - map->len ||
 	    m->n_claims == CLAIMS_MAX)
 		return NULL;
-	err = find_process(m, map->pid, &number);
-	if (!err)
-		err = find_file(m, map, &file, &image);
-	if (!err)
-		err = put(m, map, file, &image, &start);
-	if (err)
-		return err;
+	TRY(find_process(m, map->pid, &number));
+	TRY(find_file(m, map, &file, &image));
+	TRY(put(m, map, file, &image, &start));
 	process = &m->processes[number];
 	process->generation = ++m->generations;
-	err = ARRAY_RESERVE(&process->maps, &process->room, process->n + 1);
-	if (!err)
-		process->maps[process->n++] =
-			(struct map){map->start, map->start + map->len, start - map->start};
-	return err;
+	TRY(ARRAY_RESERVE(&process->maps, &process->room, process->n + 1));
+	process->maps[process->n++] =
+		(struct map){map->start, map->start + map->len, start - map->start};
+	return NULL;
+}
+
+/* From now on the process has the maps of another one, number `parent` - 1, or none. */
+static void begin_process(struct perf_maps *m, uint32_t number, uint32_t parent)
+{
+	m->processes[number].n = 0;
+	m->processes[number].parent = parent;
+	m->processes[number].generation = ++m->generations;
 }
 
 struct error *perf_maps_comm(struct perf_maps *m, uint32_t pid, uint32_t tid, const char *name,
@@ -304,18 +253,13 @@ struct error *perf_maps_comm(struct perf_maps *m, uint32_t pid, uint32_t tid, co
 {
 	const char **comm;
 	uint32_t number;
-	struct error *err = find_comm(m, tid, &comm);
 
-	if (!err)
-		err = import_text(m->import, name, strlen(name), comm);
-	if (err || !exec)
-		return err;
-	err = find_process(m, pid, &number);
-	if (err)
-		return err;
-	m->processes[number].n = 0;
-	m->processes[number].parent = 0;
-	m->processes[number].generation = ++m->generations;
+	TRY(find_comm(m, tid, &comm));
+	*comm = name;
+	if (!exec)
+		return NULL;
+	TRY(find_process(m, pid, &number));
+	begin_process(m, number, 0);
 	return NULL;
 }
 
@@ -324,24 +268,17 @@ struct error *perf_maps_fork(struct perf_maps *m, uint32_t pid, uint32_t tid, ui
 {
 	const char **comm, *name;
 	uint32_t child, from;
-	struct error *err = find_comm(m, parent_tid, &comm);
 
-	if (err)
-		return err;
+	TRY(find_comm(m, parent_tid, &comm));
 	name = *comm;
-	err = find_comm(m, tid, &comm);
-	if (!err && !*comm)
+	TRY(find_comm(m, tid, &comm));
+	if (!*comm)
 		*comm = name;
-	if (err || pid == parent)
-		return err;
-	err = find_process(m, parent, &from);
-	if (!err)
-		err = find_process(m, pid, &child);
-	if (err)
-		return err;
-	m->processes[child].parent = from + 1;
-	m->processes[child].n = 0;
-	m->processes[child].generation = ++m->generations;
+	if (pid == parent)
+		return NULL;
+	TRY(find_process(m, parent, &from));
+	TRY(find_process(m, pid, &child));
+	begin_process(m, child, from + 1);
 	return NULL;
 }
 
@@ -370,7 +307,7 @@ static void translate(struct perf_maps *m, uint32_t number, uint64_t addr, struc
 	const struct map *map = search(m, number, addr);
 	const size_t i = claims_before(m, addr + 1);
 
-	*out = (struct translated){.addr = map ? addr + map->delta : addr};
+	*out = (struct translated){.addr = map ? addr + map->delta : addr, .known = true};
 	out->foreign = !map && i > 0 && addr < m->claims[i - 1].end;
 }
 
@@ -379,21 +316,14 @@ struct error *perf_maps_translate(struct perf_maps *m, uint32_t pid, uint64_t ad
 {
 	uint32_t number, id;
 	uint64_t generation;
-	bool added;
-	struct error *err = find_process(m, pid, &number);
 
-	if (err)
-		return err;
+	TRY(find_process(m, pid, &number));
 	generation = m->processes[number].generation;
 	if (m->processes[number].parent)
 		generation |= (uint64_t)m->processes[m->processes[number].parent - 1].generation
 			      << 32;
-	err = ids_get(m->known, addr, generation, &id, &added);
-	if (!err)
-		err = ARRAY_RESERVE(&m->translated, &m->translated_room, id + (size_t)1);
-	if (err)
-		return err;
-	if (added)
+	TRY(ROW_IDS_GET(&m->known, addr, generation, &m->translated, &id));
+	if (!m->translated[id].known)
 		translate(m, number, addr, &m->translated[id]);
 	*out = m->translated[id].addr;
 	*foreign = m->translated[id].foreign;
@@ -407,19 +337,17 @@ struct error *perf_maps_thread(struct perf_maps *m, uint32_t pid, uint32_t tid, 
 	struct recorded_thread thread = {.pid = pid, .tid = tid};
 	const char **comm;
 	char text[16];
-	struct error *err = find_comm(m, tid, &comm);
 
-	if (err)
-		return err;
+	TRY(find_comm(m, tid, &comm));
 	thread.name = *comm;
 	if (!thread.name) {
 		/* As perf calls them. */
 		snprintf(text, sizeof(text), tid ? ":%" PRIu32 : "swapper", tid);
-		err = import_text(m->import, text, strlen(text), &thread.name);
+		TRY(import_text(m->import, text, strlen(text), &thread.name));
 	}
-	if (!err && pid != tid) {
-		err = find_comm(m, pid, &comm);
-		thread.process = err ? NULL : *comm;
+	if (pid != tid) {
+		TRY(find_comm(m, pid, &comm));
+		thread.process = *comm;
 	}
-	return err ? err : import_thread(m->import, &thread, number);
+	return import_thread(m->import, &thread, number);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 
 /*
  * Lines of `perf script`. An event begins with one such as
@@ -60,30 +61,26 @@ static size_t digits(const char *text)
 static bool read_time(struct perf_piece word, uint64_t *ns)
 {
 	size_t whole = digits(word.at), part;
-	uint64_t seconds = 0, fraction = 0;
+	uint64_t fraction;
 
 	if (!whole || whole > 10 || word.at[whole] != '.')
 		return false;
 	part = digits(word.at + whole + 1);
 	if (!part || part > 9 || whole + part + 2 != word.len || word.at[word.len - 1] != ':')
 		return false;
-	for (size_t i = 0; i < whole; i++)
-		seconds = seconds * 10 + (uint64_t)(word.at[i] - '0');
-	for (size_t i = 0; i < 9; i++)
-		fraction =
-			fraction * 10 + (i < part ? (uint64_t)(word.at[whole + 1 + i] - '0') : 0);
-	*ns = seconds * 1000000000 + fraction;
+	fraction = strtoull(word.at + whole + 1, NULL, 10);
+	for (size_t i = part; i < 9; i++)
+		fraction *= 10;
+	*ns = strtoull(word.at, NULL, 10) * 1000000000 + fraction;
 	return true;
 }
 
 static bool read_number(struct perf_piece word, uint64_t *value)
 {
-	*value = 0;
-	if (!word.len || word.len > 18 || digits(word.at) < word.len)
-		return false;
-	for (size_t i = 0; i < word.len; i++)
-		*value = *value * 10 + (uint64_t)(word.at[i] - '0');
-	return true;
+	const bool good = word.len && word.len <= 18 && digits(word.at) >= word.len;
+
+	*value = good ? strtoull(word.at, NULL, 10) : 0;
+	return good;
 }
 
 static bool read_hex(struct perf_piece word, uint64_t *value)
@@ -198,7 +195,6 @@ static size_t find_file(struct perf_piece text)
 struct perf_frame {
 	uint64_t addr, offset;
 	struct perf_piece name, file; /* of length 0: not known */
-	bool inlined;		      /* into the next one */
 };
 
 /* "name+0x12": the offset, and *name without it. */
@@ -218,9 +214,9 @@ static uint64_t cut_offset(struct perf_piece *name)
 	return 0;
 }
 
-static bool is_unknown(struct perf_piece piece)
+static bool is_text(struct perf_piece piece, const char *text)
 {
-	return piece.len == strlen("[unknown]") && !strncmp(piece.at, "[unknown]", piece.len);
+	return piece.len == strlen(text) && !strncmp(piece.at, text, piece.len);
 }
 
 /* "name+0x12 (file)" */
@@ -236,27 +232,20 @@ static void split_name(struct perf_piece text, struct perf_frame *frame)
 	frame->offset = cut_offset(&frame->name);
 	while (frame->name.len && is_blank(frame->name.at[frame->name.len - 1]))
 		frame->name.len--;
-	if (is_unknown(frame->name))
+	if (is_text(frame->name, "[unknown]"))
 		frame->name.len = 0;
-	frame->inlined = frame->file.len == strlen("inlined") &&
-			 !strncmp(frame->file.at, "inlined", frame->file.len);
-	if (frame->inlined || is_unknown(frame->file))
+	if (is_text(frame->file, "[unknown]") || is_text(frame->file, "inlined"))
 		frame->file.len = 0;
 }
 
 /* False if the line is no frame. */
 static bool perf_read_frame(const char *line, struct perf_frame *frame)
 {
-	struct perf_piece addr;
+	const struct perf_piece addr = next_word(&line);
 
 	*frame = (struct perf_frame){0};
-	while (is_blank(*line))
-		line++;
-	addr = (struct perf_piece){line, strspn(line, "0123456789abcdef")};
-	if (!addr.len || addr.len > 16 || (line[addr.len] && !is_blank(line[addr.len])) ||
-	    !read_hex(addr, &frame->addr))
+	if (!addr.len || addr.len > 16 || !read_hex(addr, &frame->addr))
 		return false;
-	line += addr.len;
 	while (is_blank(*line))
 		line++;
 	split_name((struct perf_piece){line, strlen(line)}, frame);
@@ -295,18 +284,15 @@ static bool has_line(const char *line, size_t len)
 static struct error *name_file(struct import *import, const char *path, const char **name)
 {
 	const char *slash = strrchr(path, '/'), *file = slash && slash[1] ? slash + 1 : path;
-	struct error *err;
-	char *text;
-	int len;
+	FREED char *text = NULL;
 
 	if (*file == '[')
 		return import_text(import, file, strlen(file), name);
-	len = asprintf(&text, "[%s]", file);
-	if (len < 0)
+	if (asprintf(&text, "[%s]", file) < 0) {
+		text = NULL;
 		return error_no_memory();
-	err = import_text(import, text, (size_t)len, name);
-	free(text);
-	return err;
+	}
+	return import_text(import, text, strlen(text), name);
 }
 
 static struct error *number_frame(struct import *import, const struct perf_frame *frame,
@@ -314,24 +300,22 @@ static struct error *number_frame(struct import *import, const struct perf_frame
 {
 	struct import_code code = {.addr = frame->addr, .offset = frame->offset};
 	struct import_image image = {0};
-	struct error *err = NULL;
 
-	if (frame->file.len)
-		err = import_text(import, frame->file.at, frame->file.len, &image.path);
-	if (!err && image.path)
-		err = import_image(import, &image, &code.image);
-	if (!err && frame->name.len)
-		err = import_text(import, frame->name.at, frame->name.len, &code.name);
-	else if (!err && image.path)
-		err = name_file(import, image.path, &code.name);
-	return err ? err : import_code(import, &code, addr);
+	if (frame->file.len) {
+		TRY(import_text(import, frame->file.at, frame->file.len, &image.path));
+		TRY(import_image(import, &image, &code.image));
+	}
+	if (frame->name.len)
+		TRY(import_text(import, frame->name.at, frame->name.len, &code.name));
+	else if (image.path)
+		TRY(name_file(import, image.path, &code.name));
+	return import_code(import, &code, addr);
 }
 
 static struct error *add_frame(struct perf_import *perf, const char *line)
 {
 	struct perf_event *event = &perf->event;
 	struct perf_frame frame;
-	struct error *err;
 
 	if (!perf_read_frame(line, &frame)) {
 		/* With -F +srcline there are such lines between. */
@@ -344,8 +328,8 @@ static struct error *add_frame(struct perf_import *perf, const char *line)
 		return NULL;
 	if (event->n_frames == IMPORT_FRAMES_MAX)
 		return import_error(perf->import->input, "a stack with too many frames");
-	err = ARRAY_RESERVE(&event->frames, &event->room, event->n_frames + 1);
-	return err ? err : number_frame(perf->import, &frame, &event->frames[event->n_frames++]);
+	TRY(ARRAY_RESERVE(&event->frames, &event->room, event->n_frames + 1));
+	return number_frame(perf->import, &frame, &event->frames[event->n_frames++]);
 }
 
 /* An event is whole. */
@@ -353,17 +337,15 @@ static struct error *finish(struct perf_import *perf)
 {
 	struct perf_event *event = &perf->event;
 	uint32_t *stack = &event->sample.stack;
-	struct error *err = NULL;
+	const bool counts = event->inside && event->counts;
 
-	if (!event->inside)
-		return NULL;
 	event->inside = false;
-	if (!event->counts)
+	if (!counts)
 		return NULL;
 	*stack = STACK_ROOT;
-	for (size_t i = event->n_frames; i > 0 && !err; i--)
-		err = import_frame(perf->import, *stack, event->frames[i - 1], FRAME_PC, stack);
-	return err ? err : import_sample(perf->import, &event->sample);
+	for (size_t i = event->n_frames; i > 0; i--)
+		TRY(import_frame(perf->import, *stack, event->frames[i - 1], FRAME_PC, stack));
+	return import_sample(perf->import, &event->sample);
 }
 
 /* True for events of the kind that is imported, which is that of the first one. */
@@ -387,16 +369,13 @@ static struct error *number_thread(struct perf_import *perf, const struct perf_h
 	struct perf_piece first = {header->ids.at, n}, second = {0};
 	struct recorded_thread thread = {0};
 	uint64_t pid, tid;
-	struct error *err;
 
 	if (n < header->ids.len)
 		second = (struct perf_piece){first.at + n + 1, header->ids.len - n - 1};
 	if (!read_number(second.len ? second : first, &tid) || !read_number(first, &pid) ||
 	    tid >= RECORDED_ID_UNKNOWN || pid >= RECORDED_ID_UNKNOWN)
 		return import_error(perf->import->input, "a number of a process is too large");
-	err = import_text(perf->import, header->comm.at, header->comm.len, &thread.name);
-	if (err)
-		return err;
+	TRY(import_text(perf->import, header->comm.at, header->comm.len, &thread.name));
 	thread.pid = second.len ? (uint32_t)pid : RECORDED_ID_UNKNOWN;
 	thread.tid = (uint32_t)tid;
 	return import_thread(perf->import, &thread, &perf->event.sample.thread);
@@ -406,7 +385,6 @@ static struct error *begin(struct perf_import *perf, const char *line)
 {
 	struct perf_event *event = &perf->event;
 	struct perf_header header;
-	struct error *err;
 
 	if (!perf_read_header(line, &header))
 		return import_error(perf->import->input, "not the beginning of an event");
@@ -420,15 +398,18 @@ static struct error *begin(struct perf_import *perf, const char *line)
 	perf->others += !event->counts;
 	event->inside = true;
 	event->n_frames = 0;
-	err = event->counts ? number_thread(perf, &header) : NULL;
-	if (err || !header.frame.len)
-		return err;
-	err = add_frame(perf, header.frame.at);
-	return err ? err : finish(perf);
+	if (event->counts)
+		TRY(number_thread(perf, &header));
+	if (!header.frame.len)
+		return NULL;
+	TRY(add_frame(perf, header.frame.at));
+	return finish(perf);
 }
 
-static struct error *add_line(struct perf_import *perf, const char *line, size_t len)
+static struct error *add_line(void *ctx, char *line, size_t len)
 {
+	struct perf_import *perf = ctx;
+
 	if (!line[strspn(line, " \t")])
 		return finish(perf);
 	if (*line == '#' && !perf->event.inside)
@@ -451,29 +432,13 @@ static void describe(struct perf_import *perf)
 	import_left_out(import, perf->others);
 }
 
-static struct error *read_all(struct perf_import *perf)
-{
-	struct error *err;
-	size_t len;
-	char *line;
-
-	for (;;) {
-		err = import_line(perf->import->input, &line, &len);
-		if (!err && !line)
-			err = finish(perf);
-		else if (!err)
-			err = add_line(perf, line, len);
-		if (err || !line)
-			return err;
-	}
-}
-
 static struct error *read_perf_script(struct import *import)
 {
 	struct perf_import perf = {.import = import};
-	struct error *err;
+	struct error *err = import_lines(import->input, add_line, &perf);
 
-	err = read_all(&perf);
+	if (!err)
+		err = finish(&perf);
 	free(perf.event.frames);
 	describe(&perf);
 	return err;

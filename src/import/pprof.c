@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "import/importer.h"
 #include "import/protobuf.h"
 
@@ -23,24 +24,12 @@
 /* Later versions may have more fields, up to this number. */
 #define FIELDS_MAX 32
 
-struct string {
-	const char *at;
-	size_t len;
-};
-
 struct value_type {
 	uint64_t type, unit;
 };
 
 struct function {
 	const char *name, *file;
-};
-
-/* Rows of a table by the IDs that the file gave them. */
-struct table {
-	struct ids *ids;
-	void *rows;
-	size_t room;
 };
 
 struct numbers {
@@ -51,14 +40,18 @@ struct numbers {
 struct pprof {
 	struct import *import;
 	struct cursor all;
-	struct string *strings;
+	struct cursor *strings;
 	size_t n_strings, strings_room;
 	struct value_type types[TYPES_MAX], period_type;
 	unsigned n_types, chosen;
 	bool has_counts; /* the value before the chosen one is the number of samples */
 	uint64_t default_type, period;
 	double scale; /* of the chosen value to nanoseconds; 0: it is no time */
-	struct table functions, mappings, locations; /* struct function, uint32_t, uint64_t */
+	/* Rows of tables, by the IDs that the file gave them: */
+	struct row_ids function_ids, mapping_ids, location_ids;
+	struct function *functions;
+	uint32_t *mappings;  /* numbers of images */
+	uint64_t *locations; /* addresses */
 	struct numbers stack, values;
 };
 
@@ -99,16 +92,11 @@ static bool has_head(const uint8_t *head, size_t len)
 
 static struct error *add_string(struct pprof *p, const struct protobuf_field *field)
 {
-	struct error *err;
-
 	if (p->n_strings == TABLE_MAX)
 		return import_damaged(p->import, "too many texts");
-	err = ARRAY_RESERVE(&p->strings, &p->strings_room, p->n_strings + 1);
-	if (!err)
-		p->strings[p->n_strings++] =
-			(struct string){(const char *)field->bytes.at,
-					(size_t)(field->bytes.end - field->bytes.at)};
-	return err;
+	TRY(ARRAY_RESERVE(&p->strings, &p->strings_room, p->n_strings + 1));
+	p->strings[p->n_strings++] = field->bytes;
+	return NULL;
 }
 
 /* Numbers of a message's fields, at[1] to at[n - 1]; what is absent is zero. */
@@ -126,10 +114,10 @@ static struct error *read_numbers(const struct pprof *p, struct cursor in, uint6
 static struct error *read_type(const struct pprof *p, struct cursor in, struct value_type *type)
 {
 	uint64_t at[PPROF_VALUE_UNIT + 1];
-	struct error *err = read_numbers(p, in, at, PPROF_VALUE_UNIT + 1);
 
+	TRY(read_numbers(p, in, at, PPROF_VALUE_UNIT + 1));
 	*type = (struct value_type){at[PPROF_VALUE_TYPE], at[PPROF_VALUE_UNIT]};
-	return err;
+	return NULL;
 }
 
 static struct error *read_head_field(struct pprof *p, const struct protobuf_field *field)
@@ -166,34 +154,35 @@ static struct error *each_field(struct pprof *p,
 						      const struct protobuf_field *field))
 {
 	struct cursor in = p->all;
-	struct error *err = NULL;
 	struct protobuf_field field;
 
-	while (!err && protobuf_next(&in, &field))
-		err = fits(&field) ? read(p, &field) : damaged(p);
-	return err || in.at ? err : damaged(p);
+	while (protobuf_next(&in, &field))
+		TRY(fits(&field) ? read(p, &field) : damaged(p));
+	return in.at ? NULL : damaged(p);
 }
 
 /* The text of this number; "" if there is none. */
 static struct error *text_of(struct pprof *p, uint64_t number, const char **out)
 {
-	const struct string empty = {"", 0};
-	const struct string *string = number < p->n_strings ? &p->strings[number] : &empty;
+	const struct cursor none = {p->all.at, p->all.at};
+	const struct cursor text = number < p->n_strings ? p->strings[number] : none;
 
-	return import_text(p->import, string->at, string->len, out);
+	return import_text(p->import, (const char *)text.at, (size_t)(text.end - text.at), out);
 }
 
 static bool same_text(const struct pprof *p, uint64_t number, const char *text)
 {
-	return number < p->n_strings && p->strings[number].len == strlen(text) &&
-	       !memcmp(p->strings[number].at, text, strlen(text));
+	const size_t len = strlen(text);
+
+	return number < p->n_strings &&
+	       p->strings[number].end - p->strings[number].at == (ptrdiff_t)len &&
+	       !memcmp(p->strings[number].at, text, len);
 }
 
 /* Chooses the value that counts, and what it is. */
 static struct error *choose_value(struct pprof *p)
 {
 	const char *type = "", *unit = "";
-	struct error *err;
 
 	if (!p->n_types)
 		return import_damaged(p->import, "it does not say what its values are");
@@ -201,11 +190,8 @@ static struct error *choose_value(struct pprof *p)
 	for (unsigned i = 0; i < p->n_types && p->default_type; i++)
 		if (p->types[i].type == p->default_type)
 			p->chosen = i;
-	err = text_of(p, p->types[p->chosen].type, &type);
-	if (!err)
-		err = text_of(p, p->types[p->chosen].unit, &unit);
-	if (err)
-		return err;
+	TRY(text_of(p, p->types[p->chosen].type, &type));
+	TRY(text_of(p, p->types[p->chosen].unit, &unit));
 	p->scale = import_unit_ns(unit);
 	p->has_counts = p->chosen && same_text(p, p->types[p->chosen - 1].unit, "count") &&
 			strcmp(unit, "count") != 0;
@@ -218,76 +204,48 @@ static struct error *choose_value(struct pprof *p)
 	return NULL;
 }
 
-/* The row of an ID; *added: it is new, and zero. */
-static struct error *add_row(struct pprof *p, struct table *table, uint64_t id, size_t size,
-			     void *out)
+static struct error *add_row(struct pprof *p, struct row_ids *ids, uint64_t id, void *rows,
+			     size_t size, uint32_t *number)
 {
-	uint32_t number;
-	bool added;
-	struct error *err = table->ids ? NULL : ids_new(&table->ids);
-
-	if (!err && ids_count(table->ids) == TABLE_MAX)
-		err = import_damaged(p->import, "a table is too long");
-	if (!err)
-		err = ids_get(table->ids, id, 0, &number, &added);
-	if (!err)
-		err = array_reserve(&table->rows, &table->room, number + (size_t)1, size);
-	if (!err) {
-		char *row = (char *)table->rows + number * size;
-
-		memcpy(out, &row, sizeof(row));
-	}
-	return err;
+	if (row_ids_count(ids) == TABLE_MAX)
+		return import_damaged(p->import, "a table is too long");
+	return row_ids_get(ids, id, 0, rows, size, number);
 }
 
-/* NULL: there is no such row. */
-static const void *find_row(const struct table *table, uint64_t id, size_t size)
-{
-	uint32_t number;
-
-	if (!table->ids || !ids_find(table->ids, id, 0, &number))
-		return NULL;
-	return (const char *)table->rows + number * size;
-}
+#define ADD_ROW(p, ids, id, rows, number) add_row(p, ids, id, rows, sizeof(**(rows)), number)
 
 static struct error *read_function(struct pprof *p, struct cursor in)
 {
 	uint64_t at[PPROF_FUNCTION_FILE + 1];
-	const uint64_t *name = &at[PPROF_FUNCTION_NAME];
 	struct function *row;
-	struct error *err = read_numbers(p, in, at, PPROF_FUNCTION_FILE + 1);
+	uint32_t number;
 
-	if (!err)
-		err = add_row(p, &p->functions, at[PPROF_FUNCTION_ID], sizeof(*row), &row);
-	if (err)
-		return err;
+	TRY(read_numbers(p, in, at, PPROF_FUNCTION_FILE + 1));
+	TRY(ADD_ROW(p, &p->function_ids, at[PPROF_FUNCTION_ID], &p->functions, &number));
+	row = &p->functions[number];
 	*row = (struct function){0};
-	err = text_of(p, *name ? *name : at[PPROF_FUNCTION_SYSTEM_NAME], &row->name);
-	if (!err && at[PPROF_FUNCTION_FILE])
-		err = text_of(p, at[PPROF_FUNCTION_FILE], &row->file);
-	return err;
+	TRY(text_of(p, at[PPROF_FUNCTION_NAME] ?: at[PPROF_FUNCTION_SYSTEM_NAME], &row->name));
+	return at[PPROF_FUNCTION_FILE] ? text_of(p, at[PPROF_FUNCTION_FILE], &row->file) : NULL;
 }
 
 static struct error *read_mapping(struct pprof *p, struct cursor in)
 {
 	uint64_t at[PPROF_MAPPING_BUILD_ID + 1];
 	struct import_image image = {0};
-	uint32_t *row;
-	struct error *err = read_numbers(p, in, at, PPROF_MAPPING_BUILD_ID + 1);
+	uint32_t number;
 
-	if (!err)
-		err = add_row(p, &p->mappings, at[PPROF_MAPPING_ID], sizeof(*row), &row);
-	if (!err)
-		*row = 0;
-	if (err || !at[PPROF_MAPPING_FILE])
-		return err;
+	TRY(read_numbers(p, in, at, PPROF_MAPPING_BUILD_ID + 1));
+	TRY(ADD_ROW(p, &p->mapping_ids, at[PPROF_MAPPING_ID], &p->mappings, &number));
+	p->mappings[number] = 0;
+	if (!at[PPROF_MAPPING_FILE])
+		return NULL;
 	image.start = at[PPROF_MAPPING_START];
 	image.end = at[PPROF_MAPPING_LIMIT];
 	image.offset = at[PPROF_MAPPING_OFFSET];
-	err = text_of(p, at[PPROF_MAPPING_FILE], &image.path);
-	if (!err && at[PPROF_MAPPING_BUILD_ID])
-		err = text_of(p, at[PPROF_MAPPING_BUILD_ID], &image.build_id);
-	return err ? err : import_image(p->import, &image, row);
+	TRY(text_of(p, at[PPROF_MAPPING_FILE], &image.path));
+	if (at[PPROF_MAPPING_BUILD_ID])
+		TRY(text_of(p, at[PPROF_MAPPING_BUILD_ID], &image.build_id));
+	return import_image(p->import, &image, &p->mappings[number]);
 }
 
 static struct error *read_tables(struct pprof *p, const struct protobuf_field *field)
@@ -307,16 +265,13 @@ static struct error *read_line(struct pprof *p, struct cursor in, struct lines *
 {
 	struct source_frame frame = {.function = ""};
 	uint64_t at[PPROF_LINE_LINE + 1];
-	struct error *err = read_numbers(p, in, at, PPROF_LINE_LINE + 1);
-	const struct function *function =
-		find_row(&p->functions, at[PPROF_LINE_FUNCTION], sizeof(*function));
+	uint32_t number;
 
-	if (err)
-		return err;
+	TRY(read_numbers(p, in, at, PPROF_LINE_LINE + 1));
 	frame.line = at[PPROF_LINE_LINE] < UINT32_MAX ? (uint32_t)at[PPROF_LINE_LINE] : 0;
-	if (function) {
-		frame.function = function->name;
-		frame.file = function->file;
+	if (row_ids_find(&p->function_ids, at[PPROF_LINE_FUNCTION], 0, &number)) {
+		frame.function = p->functions[number].name;
+		frame.file = p->functions[number].file;
 	}
 	if (lines->n == SOURCE_DEPTH) {
 		memmove(lines->at, lines->at + 1, (SOURCE_DEPTH - 1) * sizeof(lines->at[0]));
@@ -329,9 +284,9 @@ static struct error *read_line(struct pprof *p, struct cursor in, struct lines *
 static struct error *add_location(struct pprof *p, uint64_t id, const struct lines *lines,
 				  struct import_code code)
 {
-	uint64_t *row;
-	struct error *err = add_row(p, &p->locations, id, sizeof(*row), &row);
+	uint32_t number;
 
+	TRY(ADD_ROW(p, &p->location_ids, id, &p->locations, &number));
 	if (lines->n) {
 		const struct source_frame *outer = &lines->at[lines->n - 1];
 
@@ -341,7 +296,7 @@ static struct error *add_location(struct pprof *p, uint64_t id, const struct lin
 		code.inlined = lines->at;
 		code.n_inlined = lines->n - 1;
 	}
-	return err ? err : import_code(p->import, &code, row);
+	return import_code(p->import, &code, &p->locations[number]);
 }
 
 static struct error *read_location(struct pprof *p, const struct protobuf_field *of)
@@ -349,29 +304,36 @@ static struct error *read_location(struct pprof *p, const struct protobuf_field 
 	struct cursor in = of->bytes;
 	struct import_code code = {.addr = IMPORT_NO_ADDR};
 	struct lines lines = {.n = 0};
-	const uint32_t *image = NULL;
 	struct protobuf_field field;
-	struct error *err = NULL;
 	uint64_t id = 0;
+	uint32_t number;
 
 	if (of->number != PPROF_LOCATION)
 		return NULL;
-	while (!err && protobuf_next(&in, &field)) {
+	while (protobuf_next(&in, &field)) {
 		if (field.number == PPROF_LOCATION_ID)
 			id = field.value;
 		else if (field.number == PPROF_LOCATION_MAPPING)
-			image = find_row(&p->mappings, field.value, sizeof(*image));
+			code.image = row_ids_find(&p->mapping_ids, field.value, 0, &number)
+					     ? p->mappings[number]
+					     : 0;
 		else if (field.number == PPROF_LOCATION_ADDRESS && field.value)
 			code.addr = field.value;
 		else if (field.number == PPROF_LOCATION_LINE)
-			err = read_line(p, field.bytes, &lines);
+			TRY(read_line(p, field.bytes, &lines));
 	}
-	if (err || !in.at)
-		return err ? err : damaged(p);
-	code.image = image ? *image : 0;
+	if (!in.at)
+		return damaged(p);
 	if (!lines.n && code.addr == IMPORT_NO_ADDR)
 		code.addr = 0;
 	return add_location(p, id, &lines, code);
+}
+
+static struct error *add_number(struct numbers *numbers, uint64_t value)
+{
+	TRY(ARRAY_RESERVE(&numbers->at, &numbers->room, numbers->n + 1));
+	numbers->at[numbers->n++] = value;
+	return NULL;
 }
 
 /* A repeated number, packed or one by one. */
@@ -379,23 +341,16 @@ static struct error *add_numbers(const struct pprof *p, const struct protobuf_fi
 				 struct numbers *numbers)
 {
 	struct cursor in = field->bytes;
-	uint64_t value = field->value;
-	struct error *err = NULL;
+	uint64_t value;
 
-	if (field->wire == PROTOBUF_VARINT) {
-		err = ARRAY_RESERVE(&numbers->at, &numbers->room, numbers->n + 1);
-		if (!err)
-			numbers->at[numbers->n++] = value;
-		return err;
-	}
-	while (!err && in.at < in.end) {
+	if (field->wire == PROTOBUF_VARINT)
+		return add_number(numbers, field->value);
+	while (in.at < in.end) {
 		if (!get_varint(&in, &value))
 			return damaged(p);
-		err = ARRAY_RESERVE(&numbers->at, &numbers->room, numbers->n + 1);
-		if (!err)
-			numbers->at[numbers->n++] = value;
+		TRY(add_number(numbers, value));
 	}
-	return err;
+	return NULL;
 }
 
 /* The labels that tell what ran. */
@@ -417,12 +372,9 @@ static struct error *read_label(struct pprof *p, struct cursor in, struct labels
 {
 	uint64_t at[PPROF_LABEL_NUM + 1], key, number, vcpu;
 	const char *value;
-	struct error *err = read_numbers(p, in, at, PPROF_LABEL_NUM + 1);
 
-	if (!err)
-		err = text_of(p, at[PPROF_LABEL_STR], &value);
-	if (err)
-		return err;
+	TRY(read_numbers(p, in, at, PPROF_LABEL_NUM + 1));
+	TRY(text_of(p, at[PPROF_LABEL_STR], &value));
 	key = at[PPROF_LABEL_KEY];
 	number = at[PPROF_LABEL_NUM];
 	vcpu = strncmp(value, "vcpu", 4) ? 0 : strtoul(value + 4, NULL, 10);
@@ -447,32 +399,29 @@ static struct error *read_label(struct pprof *p, struct cursor in, struct labels
 static struct error *find_thread(struct pprof *p, const struct labels *labels, uint32_t *number)
 {
 	struct recorded_thread thread = labels->thread;
-	struct error *err = NULL;
 
 	thread.name = thread.name ?: thread.process;
 	if (!thread.name && thread.pid == RECORDED_ID_UNKNOWN && thread.tid == RECORDED_ID_UNKNOWN)
 		return NULL;
 	if (!thread.name)
-		err = import_text(p->import, "", 0, &thread.name);
-	return err ? err : import_thread(p->import, &thread, number);
+		TRY(import_text(p->import, "", 0, &thread.name));
+	return import_thread(p->import, &thread, number);
 }
 
 /* Leaf first, as the file has it. */
 static struct error *find_stack(struct pprof *p, uint32_t *stack)
 {
-	struct error *err = NULL;
+	uint32_t number;
 
 	*stack = STACK_ROOT;
 	if (p->stack.n > IMPORT_FRAMES_MAX)
 		return import_damaged(p->import, "a stack with too many frames");
-	for (size_t i = p->stack.n; i > 0 && !err; i--) {
-		const uint64_t *addr = find_row(&p->locations, p->stack.at[i - 1], sizeof(*addr));
-
-		if (!addr)
+	for (size_t i = p->stack.n; i > 0; i--) {
+		if (!row_ids_find(&p->location_ids, p->stack.at[i - 1], 0, &number))
 			return import_damaged(p->import, "a sample has a location that is missing");
-		err = import_frame(p->import, *stack, *addr, FRAME_PC, stack);
+		TRY(import_frame(p->import, *stack, p->locations[number], FRAME_PC, stack));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *add_sample(struct pprof *p, const struct labels *labels)
@@ -480,7 +429,6 @@ static struct error *add_sample(struct pprof *p, const struct labels *labels)
 	struct import_sample sample = {.vcpu = labels->vcpu, .state = labels->state};
 	double value, weight;
 	uint64_t count, whole;
-	struct error *err;
 
 	if (p->values.n != p->n_types)
 		return damaged(p);
@@ -497,68 +445,58 @@ static struct error *add_sample(struct pprof *p, const struct labels *labels)
 	sample.times = count ? count : whole > 0;
 	if (p->scale <= 0 && same_text(p, p->types[p->chosen].unit, "count"))
 		sample.times = whole;
-	err = find_stack(p, &sample.stack);
-	if (!err)
-		err = find_thread(p, labels, &sample.thread);
-	return err ? err : import_samples(p->import, sample, whole);
+	TRY(find_stack(p, &sample.stack));
+	TRY(find_thread(p, labels, &sample.thread));
+	return import_samples(p->import, sample, whole);
 }
 
 static struct error *read_sample(struct pprof *p, const struct protobuf_field *of)
 {
 	struct labels labels = {.thread = {.pid = RECORDED_ID_UNKNOWN, .tid = RECORDED_ID_UNKNOWN}};
 	struct cursor in = of->bytes;
-	struct error *err = NULL;
 	struct protobuf_field field;
 
 	if (of->number != PPROF_SAMPLE)
 		return NULL;
 	p->stack.n = p->values.n = 0;
-	while (!err && protobuf_next(&in, &field)) {
+	while (protobuf_next(&in, &field)) {
 		if (field.number == PPROF_SAMPLE_LOCATION)
-			err = add_numbers(p, &field, &p->stack);
+			TRY(add_numbers(p, &field, &p->stack));
 		else if (field.number == PPROF_SAMPLE_VALUE)
-			err = add_numbers(p, &field, &p->values);
+			TRY(add_numbers(p, &field, &p->values));
 		else if (field.number == PPROF_SAMPLE_LABEL)
-			err = read_label(p, field.bytes, &labels);
+			TRY(read_label(p, field.bytes, &labels));
 	}
-	if (err || !in.at)
-		return err ? err : damaged(p);
-	return add_sample(p, &labels);
+	return in.at ? add_sample(p, &labels) : damaged(p);
 }
 
-static void table_free(struct table *table)
+static void pprof_free(struct pprof *p)
 {
-	ids_free(table->ids);
-	free(table->rows);
+	free(p->strings);
+	free(p->stack.at);
+	free(p->values.at);
+	ids_free(p->function_ids.ids);
+	ids_free(p->mapping_ids.ids);
+	ids_free(p->location_ids.ids);
+	free(p->functions);
+	free(p->mappings);
+	free(p->locations);
 }
 
 static struct error *read_pprof(struct import *import)
 {
-	struct pprof p = {.import = import};
+	ENDED_BY(pprof_free) struct pprof p = {.import = import};
 	const uint8_t *data;
 	size_t len;
-	struct error *err = import_whole(import->input, &data, &len);
 
 	import->timeless = true;
-	if (!err) {
-		p.all = (struct cursor){data, data + len};
-		err = each_field(&p, read_head_field);
-	}
-	if (!err)
-		err = choose_value(&p);
-	if (!err)
-		err = each_field(&p, read_tables);
-	if (!err)
-		err = each_field(&p, read_location);
-	if (!err)
-		err = each_field(&p, read_sample);
-	free(p.strings);
-	free(p.stack.at);
-	free(p.values.at);
-	table_free(&p.functions);
-	table_free(&p.mappings);
-	table_free(&p.locations);
-	return err;
+	TRY(import_whole(import->input, &data, &len));
+	p.all = (struct cursor){data, data + len};
+	TRY(each_field(&p, read_head_field));
+	TRY(choose_value(&p));
+	TRY(each_field(&p, read_tables));
+	TRY(each_field(&p, read_location));
+	return each_field(&p, read_sample);
 }
 
 const struct importer import_pprof = {.name = "pprof",

@@ -65,7 +65,6 @@ static struct error *add_frame(struct raw_import *raw, const char *line, size_t 
 	struct import_code code = {.addr = IMPORT_NO_ADDR};
 	struct raw_frame *frame;
 	const char *plus = NULL;
-	struct error *err;
 
 	if (raw->n == IMPORT_FRAMES_MAX)
 		return import_error(raw->import->input, "a stack with too many frames");
@@ -73,9 +72,7 @@ static struct error *add_frame(struct raw_import *raw, const char *line, size_t 
 		raw->empty = true;
 		return NULL;
 	}
-	err = ARRAY_RESERVE(&raw->frames, &raw->room, raw->n + 1);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&raw->frames, &raw->room, raw->n + 1));
 	frame = &raw->frames[raw->n];
 	frame->kind = raw->n ? FRAME_RETURN : FRAME_PC;
 	raw->n++;
@@ -86,30 +83,31 @@ static struct error *add_frame(struct raw_import *raw, const char *line, size_t 
 	if (plus && plus > line && read_hex(plus + 3, &code.offset))
 		len = (size_t)(plus - line);
 	frame->kind = FRAME_PC;
-	err = import_text(raw->import, line, len, &code.name);
-	return err ? err : import_code(raw->import, &code, &frame->addr);
+	TRY(import_text(raw->import, line, len, &code.name));
+	return import_code(raw->import, &code, &frame->addr);
 }
 
 /* The line with the count ends a stack. */
 static struct error *end_stack(struct raw_import *raw, const char *line, size_t len)
 {
 	struct import_sample sample = {.weight = 1, .times = strtoull(line, NULL, 10)};
-	struct error *err = NULL;
 
 	if (len > 16 || sample.times > IMPORT_WEIGHT_MAX)
 		return import_error(raw->import->input, "its count is too large");
 	if (!raw->n && !raw->empty)
 		return import_error(raw->import->input, "a count without a stack");
-	for (size_t i = raw->n; i > 0 && !err; i--)
-		err = import_frame(raw->import, sample.stack, raw->frames[i - 1].addr,
-				   raw->frames[i - 1].kind, &sample.stack);
+	for (size_t i = raw->n; i > 0; i--)
+		TRY(import_frame(raw->import, sample.stack, raw->frames[i - 1].addr,
+				 raw->frames[i - 1].kind, &sample.stack));
 	raw->n = 0;
 	raw->empty = false;
-	return err ? err : import_sample(raw->import, &sample);
+	return import_sample(raw->import, &sample);
 }
 
-static struct error *add_line(struct raw_import *raw, const char *line, size_t len)
+static struct error *add_line(void *ctx, char *line, size_t len)
 {
+	struct raw_import *raw = ctx;
+
 	if (*line == '#' && !strstr(line, "+0x")) {
 		read_day(raw->import, line);
 		return NULL;
@@ -124,20 +122,13 @@ static struct error *add_line(struct raw_import *raw, const char *line, size_t l
 static struct error *read_raw(struct import *import)
 {
 	struct raw_import raw = {.import = import};
-	struct error *err = NULL;
-	char *line = NULL;
-	size_t len;
+	struct error *err;
 
 	import->timeless = true;
 	strcpy(import->host, "a classic trace");
 	strcpy(import->unit, "samples");
-	while (!err) {
-		err = import_line(import->input, &line, &len);
-		if (err || !line)
-			break;
-		err = add_line(&raw, line, len);
-	}
-	if (!err && (raw.n || raw.empty))
+	err = import_lines(import->input, add_line, &raw);
+	if (raw.n || raw.empty)
 		strcpy(import->reason, "the file ends within a stack");
 	free(raw.frames);
 	return err;

@@ -7,9 +7,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
-
-/* Of all names in the table, none. */
-#define NO_NAME UINT32_MAX
+#include "base/owned.h"
 
 struct segment_head {
 	struct recording_info info;
@@ -18,7 +16,7 @@ struct segment_head {
 };
 
 struct segment_name {
-	const char *name;
+	const char *name; /* NULL: none */
 	uint64_t offset;
 };
 
@@ -33,21 +31,20 @@ struct joining {
 	uint64_t base_unix_ns; /* the result's time 0 */
 
 	struct pool *texts;
-	struct ids *names; /* by address, run and kind */
+	struct row_ids names; /* by address, run and kind */
 	struct segment_name *name;
-	size_t names_room;
 	struct ids *stand_ins, *told; /* by address, run and kind; by address and kind */
 	struct ids *located;
 	struct ids *called, *started, *threads; /* what a thread's number is found by */
 	struct recorded_thread *thread;
-	size_t n_threads, threads_room;
+	size_t threads_room;
 	/* The segment that is being read: */
 	size_t now;
 	struct stacks *its;
 	uint32_t *ids; /* [n_ids]: its stacks' ids in `stacks` */
 	size_t n_ids, ids_room;
 	uint32_t *its_threads; /* their numbers in the result */
-	size_t n_its_threads, its_threads_room;
+	size_t its_threads_room;
 	struct tick_entry *entries;
 	size_t entries_room;
 
@@ -108,13 +105,9 @@ static struct error *read_head(struct joining *joining, size_t i)
 {
 	struct segment_head *head = &joining->heads[i];
 	const struct recording_visitor visitor = {.ctx = head, .info = take_head};
-	struct stacks *unused = NULL;
-	struct error *err = stacks_new(&unused);
 	bool cut;
+	struct error *err = recording_read(joining->set->paths[i], NULL, &visitor, &cut);
 
-	if (!err)
-		err = recording_read(joining->set->paths[i], unused, &visitor, &cut);
-	stacks_free(unused);
 	if (err && !head->readable && err->kind != ERR_INPUT)
 		return err;
 	error_free(err);
@@ -126,13 +119,12 @@ static struct error *read_heads(struct joining *joining)
 {
 	const struct segments *set = joining->set;
 	const struct segment_head *before = NULL;
-	struct error *err = NULL;
 
-	for (size_t i = 0; i < set->n && !err; i++) {
+	for (size_t i = 0; i < set->n; i++) {
 		struct segment_head *head = &joining->heads[i];
 
-		err = read_head(joining, i);
-		if (err || !head->readable)
+		TRY(read_head(joining, i));
+		if (!head->readable)
 			continue;
 		if (!before)
 			joining->base_unix_ns = head->info.start_unix_ns;
@@ -149,28 +141,27 @@ static struct error *read_heads(struct joining *joining)
 	}
 	if (!joining->alike)
 		joining->alike = set->n;
-	if (!err && !before)
-		err = error_new(ERR_INPUT, "nothing was recorded in that time");
+	if (!before)
+		return error_new(ERR_INPUT, "nothing was recorded in that time");
 	if (set->from_unix_ns > joining->base_unix_ns)
 		joining->base_unix_ns = set->from_unix_ns;
-	return err;
+	return NULL;
 }
 
 static struct error *take_run_name(void *ctx, uint64_t addr, uint8_t kind, const char *name,
 				   uint64_t offset)
 {
 	struct joining *joining = ctx;
-	bool added;
+	struct segment_name *row;
 	uint32_t n;
-	struct error *err = ids_get(joining->names, addr,
-				    key(kind, joining->heads[joining->now].run), &n, &added);
 
-	if (!err)
-		err = ARRAY_RESERVE(&joining->name, &joining->names_room, (size_t)n + 1);
-	if (err || (!added && joining->name[n].offset <= offset))
-		return err;
-	joining->name[n].offset = offset;
-	return pool_intern(joining->texts, name, strlen(name), &joining->name[n].name);
+	TRY(ROW_IDS_GET(&joining->names, addr, key(kind, joining->heads[joining->now].run),
+			&joining->name, &n));
+	row = &joining->name[n];
+	if (row->name && row->offset <= offset)
+		return NULL;
+	row->offset = offset;
+	return pool_intern(joining->texts, name, strlen(name), &row->name);
 }
 
 /* Reads one segment; what is damaged is left out, from there on. */
@@ -179,7 +170,7 @@ static struct error *read_segment(struct joining *joining, const struct recordin
 	bool cut;
 	struct error *err = stacks_new(&joining->its);
 
-	joining->n_ids = joining->n_its_threads = 0;
+	joining->n_ids = 0;
 	if (!err)
 		err = recording_read(joining->set->paths[joining->now], joining->its, visitor,
 				     &cut);
@@ -194,23 +185,25 @@ static struct error *read_segment(struct joining *joining, const struct recordin
 
 static struct error *read_each(struct joining *joining, const struct recording_visitor *visitor)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < joining->set->n && !err; i++) {
+	for (size_t i = 0; i < joining->set->n; i++) {
 		joining->now = i;
 		if (joining->heads[i].readable)
-			err = read_segment(joining, visitor);
+			TRY(read_segment(joining, visitor));
 		if (visitor->tick)
 			recording_progress(joining->visitor, i + 1, joining->set->n);
 	}
-	return err;
+	return NULL;
 }
 
-static uint32_t find_name(const struct joining *joining, uint64_t addr, uint8_t kind, uint32_t run)
+/* The name of a frame's address in a run. */
+static struct segment_name find_name(const struct joining *joining, const struct frame *frame,
+				     uint32_t run)
 {
 	uint32_t n;
 
-	return ids_find(joining->names, addr, key(kind, run), &n) ? n : NO_NAME;
+	return row_ids_find(&joining->names, frame->addr, key(frame->kind, run), &n)
+		       ? joining->name[n]
+		       : (struct segment_name){0};
 }
 
 static struct error *tell_name(struct joining *joining, uint64_t addr, uint8_t kind,
@@ -219,57 +212,49 @@ static struct error *tell_name(struct joining *joining, uint64_t addr, uint8_t k
 	const struct recording_visitor *to = joining->visitor;
 	bool added;
 	uint32_t n;
-	struct error *err = ids_get(joining->told, addr, kind, &n, &added);
 
-	return err || !added || !to->name ? err : to->name(to->ctx, addr, kind, name, offset);
+	TRY(ids_get(joining->told, addr, kind, &n, &added));
+	return added && to->name ? to->name(to->ctx, addr, kind, name, offset) : NULL;
 }
 
 /* Gives a frame of another run the address that it has in the result. */
 static struct error *translate(struct joining *joining, struct frame *frame)
 {
 	const uint32_t run = joining->heads[joining->now].run;
-	const uint32_t own = find_name(joining, frame->addr, frame->kind, run);
-	const uint32_t other = find_name(joining, frame->addr, frame->kind, joining->native);
+	struct segment_name own;
 	char address[32];
 	bool added;
 	uint32_t n;
-	struct error *err;
 
 	if (run == joining->native)
 		return NULL;
-	if (own != NO_NAME && other != NO_NAME &&
-	    joining->name[own].name == joining->name[other].name)
+	own = find_name(joining, frame, run);
+	if (own.name && own.name == find_name(joining, frame, joining->native).name)
 		return NULL;
-	err = ids_get(joining->stand_ins, frame->addr, key(frame->kind, run), &n, &added);
-	if (err)
-		return err;
+	TRY(ids_get(joining->stand_ins, frame->addr, key(frame->kind, run), &n, &added));
 	snprintf(address, sizeof(address), "0x%" PRIx64, frame->addr);
 	frame->addr = IMPORT_ADDR + n;
-	if (own == NO_NAME)
-		return tell_name(joining, frame->addr, frame->kind, address, 0);
-	return tell_name(joining, frame->addr, frame->kind, joining->name[own].name,
-			 joining->name[own].offset);
+	return tell_name(joining, frame->addr, frame->kind, own.name ?: address, own.offset);
 }
 
 /* Adds the stacks that the segment has so far; callers come before their callees. */
 static struct error *take_stacks(struct joining *joining)
 {
 	const uint32_t n = stacks_count(joining->its);
-	struct error *err = ARRAY_RESERVE(&joining->ids, &joining->ids_room, n);
 
-	if (!err && !joining->n_ids)
+	TRY(ARRAY_RESERVE(&joining->ids, &joining->ids_room, n));
+	if (!joining->n_ids)
 		joining->ids[joining->n_ids++] = STACK_ROOT;
-	while (!err && joining->n_ids < n) {
+	while (joining->n_ids < n) {
 		const struct stack_node *node = stacks_node(joining->its, (uint32_t)joining->n_ids);
 		struct frame frame = {.addr = node->addr, .kind = node->kind, .trust = node->trust};
 
-		err = translate(joining, &frame);
-		if (!err)
-			err = stacks_child(joining->stacks, joining->ids[node->parent], &frame,
-					   &joining->ids[joining->n_ids]);
-		joining->n_ids += !err;
+		TRY(translate(joining, &frame));
+		TRY(stacks_child(joining->stacks, joining->ids[node->parent], &frame,
+				 &joining->ids[joining->n_ids]));
+		joining->n_ids++;
 	}
-	return err;
+	return NULL;
 }
 
 /* Time in the result; false: it is outside of what was asked for. Clocks may be set back: time does not. */
@@ -293,15 +278,12 @@ static struct error *take_tick(void *ctx, const struct tick *read)
 	struct joining *joining = ctx;
 	const struct recording_visitor *to = joining->visitor;
 	struct tick tick = *read;
-	struct error *err;
 
 	if (!take_time(joining, &tick.time_ns))
 		return NULL;
-	err = take_stacks(joining);
-	if (!err)
-		err = ARRAY_RESERVE(&joining->entries, &joining->entries_room,
-				    (size_t)tick.n + tick.waits);
-	for (uint32_t i = 0; i < tick.n + tick.waits && !err; i++) {
+	TRY(take_stacks(joining));
+	TRY(ARRAY_RESERVE(&joining->entries, &joining->entries_room, (size_t)tick.n + tick.waits));
+	for (uint32_t i = 0; i < tick.n + tick.waits; i++) {
 		struct tick_entry *entry = &joining->entries[i];
 
 		*entry = read->entries[i];
@@ -313,7 +295,7 @@ static struct error *take_tick(void *ctx, const struct tick *read)
 	tick.entries = joining->entries;
 	tick.threads = joining->thread;
 	joining->ticks++;
-	return err || !to->tick ? err : to->tick(to->ctx, &tick);
+	return to->tick ? to->tick(to->ctx, &tick) : NULL;
 }
 
 /* The number that the thread has in the result. */
@@ -321,17 +303,12 @@ static struct error *find_thread(struct joining *joining, const struct recorded_
 				 uint32_t *number, bool *added)
 {
 	uint32_t called, started;
-	struct error *err =
-		ids_get(joining->called, (uintptr_t)t->name, (uintptr_t)t->process, &called, added);
 
-	if (!err && t->container) /* no pointer is as low as a number */
-		err = ids_get(joining->called, called, (uintptr_t)t->container, &called, added);
-	if (!err)
-		err = ids_get(joining->started, t->start_ns, called, &started, added);
-	if (!err)
-		err = ids_get(joining->threads, (uint64_t)t->pid << 32 | t->tid, started, number,
-			      added);
-	return err;
+	TRY(ids_get(joining->called, (uintptr_t)t->name, (uintptr_t)t->process, &called, added));
+	if (t->container) /* no pointer is as low as a number */
+		TRY(ids_get(joining->called, called, (uintptr_t)t->container, &called, added));
+	TRY(ids_get(joining->started, t->start_ns, called, &started, added));
+	return ids_get(joining->threads, (uint64_t)t->pid << 32 | t->tid, started, number, added);
 }
 
 /* Threads beyond what a recording has room for are not known. */
@@ -339,26 +316,16 @@ static struct error *take_thread(void *ctx, uint32_t number, const struct record
 {
 	struct joining *joining = ctx;
 	struct recorded_thread thread = *read;
-	uint32_t id = RECORDED_THREADS_MAX;
-	bool added = false;
-	const char **texts[] = {&thread.name, &thread.process, &thread.container};
-	struct error *err = NULL;
+	uint32_t id;
+	bool added;
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts) && !err; i++)
-		if (*texts[i])
-			err = pool_intern(joining->texts, *texts[i], strlen(*texts[i]), texts[i]);
-	if (!err)
-		err = ARRAY_RESERVE(&joining->its_threads, &joining->its_threads_room, number);
-	if (!err)
-		err = find_thread(joining, &thread, &id, &added);
-	if (err)
-		return err;
+	TRY(recorded_thread_intern(joining->texts, &thread));
+	TRY(ARRAY_RESERVE(&joining->its_threads, &joining->its_threads_room, number));
+	TRY(find_thread(joining, &thread, &id, &added));
 	joining->its_threads[number - 1] = id < RECORDED_THREADS_MAX ? id + 1 : 0;
 	if (!added || id >= RECORDED_THREADS_MAX)
 		return NULL;
-	err = ARRAY_RESERVE(&joining->thread, &joining->threads_room, (size_t)id + 1);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&joining->thread, &joining->threads_room, (size_t)id + 1));
 	joining->thread[id] = thread;
 	return joining->visitor->thread
 		       ? joining->visitor->thread(joining->visitor->ctx, id + 1, &thread)
@@ -384,33 +351,30 @@ static struct error *take_locations(void *ctx, uint64_t addr, uint8_t kind,
 	struct source_frame kept[SOURCE_DEPTH];
 	bool added;
 	uint32_t id;
-	struct error *err;
 
 	if (!is_native(joining) || !to->locations || n > SOURCE_DEPTH)
 		return NULL;
-	err = ids_get(joining->located, addr, kind, &id, &added);
-	if (err || !added)
-		return err;
+	TRY(ids_get(joining->located, addr, kind, &id, &added));
+	if (!added)
+		return NULL;
 	/* A recording that is written keeps their texts by pointer. */
 	memcpy(kept, frames, n * sizeof(*kept));
-	err = pool_intern_frames(joining->texts, kept, n);
-	return err ? err : to->locations(to->ctx, addr, kind, kept, n);
+	TRY(pool_intern_frames(joining->texts, kept, n));
+	return to->locations(to->ctx, addr, kind, kept, n);
 }
 
 static struct error *take_end(void *ctx, const struct recording_end *end)
 {
 	struct joining *joining = ctx;
-	struct recording_end sum = joining->end, copy;
-	struct error *err = recording_end_copy(end, &copy);
+	struct recording_end *sum = &joining->end, copy;
 
-	if (err)
-		return err;
-	copy.missed += sum.missed;
-	copy.retakes += sum.retakes;
-	copy.failed += sum.failed;
-	copy.given_up += sum.given_up;
-	recording_end_free(&sum);
-	joining->end = copy;
+	TRY(recording_end_copy(end, &copy));
+	copy.missed += sum->missed;
+	copy.retakes += sum->retakes;
+	copy.failed += sum->failed;
+	copy.given_up += sum->given_up;
+	recording_end_free(sum);
+	*sum = copy;
 	return NULL;
 }
 
@@ -450,23 +414,23 @@ static struct error *tell_end(struct joining *joining)
 
 static struct error *joining_init(struct joining *joining)
 {
-	struct ids **all[] = {&joining->names,	 &joining->stand_ins, &joining->told,
-			      &joining->located, &joining->called,    &joining->started,
-			      &joining->threads};
-	struct error *err = pool_new(&joining->texts);
+	struct ids **all[] = {&joining->stand_ins, &joining->told,    &joining->located,
+			      &joining->called,	   &joining->started, &joining->threads};
 
 	joining->heads = calloc(joining->set->n ? joining->set->n : 1, sizeof(*joining->heads));
-	if (!err && !joining->heads)
-		err = error_no_memory();
-	for (size_t i = 0; i < sizeof(all) / sizeof(*all) && !err; i++)
-		err = ids_new(all[i]);
-	return err;
+	if (!joining->heads)
+		return error_no_memory();
+	TRY(pool_new(&joining->texts));
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		TRY(ids_new(all[i]));
+	return NULL;
 }
 
 static void joining_free(struct joining *joining)
 {
-	struct ids *all[] = {joining->names,  joining->stand_ins, joining->told,   joining->located,
-			     joining->called, joining->started,	  joining->threads};
+	struct ids *all[] = {joining->names.ids, joining->stand_ins, joining->told,
+			     joining->located,	 joining->called,    joining->started,
+			     joining->threads};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		ids_free(all[i]);
@@ -493,27 +457,23 @@ static struct error *join(struct joining *joining)
 					      .name = take_name,
 					      .locations = take_locations,
 					      .end = take_end};
-	struct error *err = tell_info(joining);
 
-	if (!err && joining->runs > 1)
-		err = read_each(joining, &names);
-	if (!err)
-		err = read_each(joining, &all);
-	return err ? err : tell_end(joining);
+	TRY(tell_info(joining));
+	if (joining->runs > 1)
+		TRY(read_each(joining, &names));
+	TRY(read_each(joining, &all));
+	return tell_end(joining);
 }
 
 struct error *segments_read(const struct segments *segments, struct stacks *stacks,
 			    const struct recording_visitor *visitor)
 {
+	ENDED_BY(joining_free)
 	struct joining joining = {.set = segments, .visitor = visitor, .stacks = stacks};
-	struct error *err = joining_init(&joining);
 
-	if (!err)
-		err = read_heads(&joining);
-	if (!err)
-		err = join(&joining);
-	joining_free(&joining);
-	return err;
+	TRY(joining_init(&joining));
+	TRY(read_heads(&joining));
+	return join(&joining);
 }
 
 /* A recording that segments are written into. */
@@ -526,11 +486,10 @@ struct segments_output {
 static struct error *write_info(void *ctx, const struct recording_info *info)
 {
 	struct segments_output *out = ctx;
-	struct error *err = recording_create(out->path, info, out->stacks, &out->writer);
 
-	if (!err)
-		recording_pack(out->writer, recording_period_ns(info));
-	return err;
+	TRY(recording_create(out->path, info, out->stacks, &out->writer));
+	recording_pack(out->writer, recording_period_ns(info));
+	return NULL;
 }
 
 static struct error *write_tick(void *ctx, const struct tick *tick)
@@ -585,16 +544,22 @@ static struct error *write_joined(const struct segments *segments, const char *o
 	return err;
 }
 
+static struct error *count_alike(const struct segments *segments, size_t *n)
+{
+	ENDED_BY(joining_free) struct joining joining = {.set = segments};
+
+	TRY(joining_init(&joining));
+	TRY(read_heads(&joining));
+	*n = joining.alike;
+	return NULL;
+}
+
 struct error *segments_join(const struct segments *segments, const char *output, size_t *taken)
 {
-	struct joining joining = {.set = segments};
 	struct segments first = *segments;
-	struct error *err = joining_init(&joining);
 
-	if (!err)
-		err = read_heads(&joining);
-	first.n = err ? 0 : joining.alike;
-	joining_free(&joining);
+	*taken = 0;
+	TRY(count_alike(segments, &first.n));
 	*taken = first.n;
-	return err ? err : write_joined(&first, output);
+	return write_joined(&first, output);
 }

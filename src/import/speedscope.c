@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 #include "import/importer.h"
 
 /* The frame of samples without frames, in exports of uniprof. */
@@ -63,10 +64,8 @@ struct speedscope {
 static bool has_head(const uint8_t *head, size_t len)
 {
 	static const char mark[] = "speedscope.app/file-format-schema";
-	size_t at = 0;
+	const size_t at = import_after_blanks(head, len, 0);
 
-	while (at < len && strchr(" \t\r\n", head[at]))
-		at++;
 	return at < len && head[at] == '{' &&
 	       (memmem(head, len, mark, strlen(mark)) ||
 		(memmem(head, len, "\"shared\"", 8) && memmem(head, len, "\"frames\"", 8)));
@@ -80,7 +79,7 @@ static struct speedscope_profile *current(struct speedscope *s)
 static void read_frame(struct import_json *json, void *ctx)
 {
 	struct speedscope *s = ctx;
-	json_t *frame = import_json_value(json);
+	json_auto_t *frame = import_json_value(json);
 	const json_t *name = json_object_get(frame, "name"), *file = json_object_get(frame, "file");
 	const json_int_t line = json_integer_value(json_object_get(frame, "line"));
 	struct import_code code = {.addr = IMPORT_NO_ADDR,
@@ -98,7 +97,6 @@ static void read_frame(struct import_json *json, void *ctx)
 					json_string_length(file), &code.file);
 	if (!json->err)
 		s->frames[s->n_frames++] = code;
-	json_decref(frame);
 }
 
 static void read_shared(struct import_json *json, void *ctx, const char *key)
@@ -172,7 +170,7 @@ static void read_event(struct import_json *json, void *ctx)
 {
 	struct speedscope *s = ctx;
 	struct speedscope_events *e = &s->events;
-	json_t *event = import_json_value(json);
+	json_auto_t *event = import_json_value(json);
 	const char *type = json_string_value(json_object_get(event, "type"));
 	const json_t *at = json_object_get(event, "at"), *frame = json_object_get(event, "frame");
 	const double now = json_number_value(at);
@@ -189,16 +187,6 @@ static void read_event(struct import_json *json, void *ctx)
 		close_frame(json, s, json_number_value(frame));
 	e->last = now;
 	e->any = true;
-	json_decref(event);
-}
-
-static double read_number(struct import_json *json)
-{
-	json_t *value = import_json_value(json);
-	const double number = json_is_number(value) ? json_number_value(value) : NAN;
-
-	json_decref(value);
-	return number;
 }
 
 static void read_more(struct import_json *json, void *ctx, const char *key)
@@ -206,9 +194,9 @@ static void read_more(struct import_json *json, void *ctx, const char *key)
 	struct speedscope *s = ctx;
 
 	if (!strcmp(key, "pid"))
-		current(s)->thread.pid = import_id(read_number(json));
+		current(s)->thread.pid = import_id(import_json_number(json));
 	else if (!strcmp(key, "tid"))
-		current(s)->thread.tid = import_id(read_number(json));
+		current(s)->thread.tid = import_id(import_json_number(json));
 	else if (!strcmp(key, "process"))
 		current(s)->thread.process = import_json_text(json);
 	else if (!strcmp(key, "thread"))
@@ -228,7 +216,7 @@ static void read_member(struct import_json *json, void *ctx, const char *key)
 	} else if (!strcmp(key, "unit")) {
 		current(s)->unit = import_json_text(json);
 	} else if (!strcmp(key, "startValue")) {
-		const double start = read_number(json);
+		const double start = import_json_number(json);
 
 		current(s)->start = isnan(start) ? 0 : start;
 	} else if (!strcmp(key, "samples")) {
@@ -324,12 +312,11 @@ static bool is_no_stack(const struct speedscope *s, const struct stack_node *nod
 static struct error *resolve(struct speedscope *s, uint32_t **ids)
 {
 	const uint32_t n = stacks_count(s->stacks);
-	struct error *err = NULL;
 
 	*ids = calloc(n, sizeof(**ids));
 	if (!*ids)
 		return error_no_memory();
-	for (uint32_t id = 1; id < n && !err; id++) {
+	for (uint32_t id = 1; id < n; id++) {
 		const struct stack_node *node = stacks_node(s->stacks, id);
 		uint64_t addr;
 
@@ -337,12 +324,10 @@ static struct error *resolve(struct speedscope *s, uint32_t **ids)
 			return import_damaged(s->import, "a frame's number is none");
 		if (is_no_stack(s, node))
 			continue; /* (*ids)[id] is STACK_ROOT */
-		err = import_code(s->import, &s->frames[node->addr], &addr);
-		if (!err)
-			err = import_frame(s->import, (*ids)[node->parent], addr, FRAME_PC,
-					   &(*ids)[id]);
+		TRY(import_code(s->import, &s->frames[node->addr], &addr));
+		TRY(import_frame(s->import, (*ids)[node->parent], addr, FRAME_PC, &(*ids)[id]));
 	}
-	return err;
+	return NULL;
 }
 
 /* "web vCPU 3" in an export of uniprof; false in others. */
@@ -370,11 +355,9 @@ static struct error *tell_sample(struct speedscope *s, const struct speedscope_s
 	const struct speedscope_profile *profile = &s->profiles[sample->profile];
 	const double weight = sample->weight * ns, begin = (sample->begin - first) * ns;
 	struct import_sample told = {.stack = stack, .times = 1, .vcpu = (uint16_t)sample->profile};
-	struct error *err = NULL;
 
 	if (is_own(s) && sample->stack == STACK_ROOT)
 		return NULL; /* a gap */
-
 	if (!(weight >= 0 && weight <= (double)IMPORT_WEIGHT_MAX && begin >= 0 && begin < 9e18))
 		return import_damaged(s->import, "a weight or a time is out of range");
 	told.weight = (uint64_t)llround(weight);
@@ -382,17 +365,17 @@ static struct error *tell_sample(struct speedscope *s, const struct speedscope_s
 	if (profile->has_vcpus) {
 		told.vcpu = sample->vcpu;
 		if (profile->thread.name)
-			err = import_thread(s->import, &profile->thread, &told.thread);
+			TRY(import_thread(s->import, &profile->thread, &told.thread));
 	} else if (sample->profile >= RECORDING_MAX_VCPUS) {
-		err = import_damaged(s->import, "too many profiles");
+		return import_damaged(s->import, "too many profiles");
 	} else if (profile->name && !read_vcpu(s, profile->name, &told.vcpu)) {
-		err = import_thread(s->import,
-				    &(struct recorded_thread){.pid = RECORDED_ID_UNKNOWN,
-							      .tid = RECORDED_ID_UNKNOWN,
-							      .name = profile->name},
-				    &told.thread);
+		TRY(import_thread(s->import,
+				  &(struct recorded_thread){.pid = RECORDED_ID_UNKNOWN,
+							    .tid = RECORDED_ID_UNKNOWN,
+							    .name = profile->name},
+				  &told.thread));
 	}
-	return err ? err : import_sample(s->import, &told);
+	return import_sample(s->import, &told);
 }
 
 /* Samples of the first profile's unit: others cannot be added to them. */
@@ -402,7 +385,6 @@ static struct error *tell_all(struct speedscope *s, const uint32_t *ids)
 	const char *unit = s->n_profiles && s->profiles[0].unit ? s->profiles[0].unit : "none";
 	const double ns = import_unit_ns(unit);
 	double first = INFINITY;
-	struct error *err = NULL;
 
 	import->timeless = !(ns > 0);
 	snprintf(import->host, sizeof(import->host), "speedscope%s%s", s->exporter ? ", by " : "",
@@ -412,20 +394,20 @@ static struct error *tell_all(struct speedscope *s, const uint32_t *ids)
 			 strcmp(unit, "none") ? unit : "weight");
 	for (size_t i = 0; i < s->n_samples; i++)
 		first = fmin(first, s->samples[i].begin);
-	for (size_t i = 0; i < s->n_samples && !err; i++) {
+	for (size_t i = 0; i < s->n_samples; i++) {
 		const struct speedscope_sample *sample = &s->samples[i];
 		const char *its = s->profiles[sample->profile].unit;
 
 		if (strcmp(its ? its : "none", unit))
 			s->others++;
 		else
-			err = tell_sample(s, sample, ids[sample->stack], first, ns > 0 ? ns : 1);
+			TRY(tell_sample(s, sample, ids[sample->stack], first, ns > 0 ? ns : 1));
 	}
 	if (s->others)
 		snprintf(import->reason, sizeof(import->reason),
 			 "the file ends; %" PRIu64 " samples of other units are left out",
 			 s->others);
-	return err;
+	return NULL;
 }
 
 static void speedscope_free(struct speedscope *s)
@@ -442,23 +424,13 @@ static void speedscope_free(struct speedscope *s)
 
 static struct error *read_speedscope(struct import *import)
 {
-	struct speedscope s = {.import = import};
-	struct error *err = stacks_new(&s.stacks);
-	struct import_json json;
-	uint32_t *ids = NULL;
+	ENDED_BY(speedscope_free) struct speedscope s = {.import = import};
+	FREED uint32_t *ids = NULL;
 
-	if (err)
-		return err;
-	import_json_start(&json, import);
-	import_json_object(&json, read_top, &s);
-	err = import_json_end(&json);
-	if (!err)
-		err = resolve(&s, &ids);
-	if (!err)
-		err = tell_all(&s, ids);
-	free(ids);
-	speedscope_free(&s);
-	return err;
+	TRY(stacks_new(&s.stacks));
+	TRY(import_json_read(import, read_top, &s));
+	TRY(resolve(&s, &ids));
+	return tell_all(&s, ids);
 }
 
 const struct importer import_speedscope = {.name = "speedscope",

@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "import/import.h"
 #include "import/importer.h"
 #include "recording/format.h"
@@ -65,16 +66,11 @@ struct import_tables {
 
 struct error *import_tables_new(struct import_tables **out)
 {
-	struct import_tables *t = calloc(1, sizeof(*t));
-	struct error *err = t ? pool_new(&t->pool) : error_no_memory();
-
-	if (!err)
-		err = ids_new(&t->keys);
-	if (err)
-		import_tables_free(t);
-	else
-		*out = t;
-	return err;
+	*out = calloc(1, sizeof(**out));
+	if (!*out)
+		return error_no_memory();
+	TRY(pool_new(&(*out)->pool));
+	return ids_new(&(*out)->keys);
 }
 
 void import_tables_free(struct import_tables *t)
@@ -110,11 +106,9 @@ static struct error *add_part(struct import_tables *t, uint32_t *key, enum part 
 static struct error *add_parts(struct import_tables *t, uint32_t *key, size_t n,
 			       const uint64_t values[][2])
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < n && !err; i++)
-		err = add_part(t, key, (enum part)values[i][0], values[i][1]);
-	return err;
+	for (size_t i = 0; i < n; i++)
+		TRY(add_part(t, key, (enum part)values[i][0], values[i][1]));
+	return NULL;
 }
 
 #define ADD_PARTS(t, key, values) add_parts(t, key, sizeof(values) / sizeof((values)[0]), values)
@@ -122,13 +116,7 @@ static struct error *add_parts(struct import_tables *t, uint32_t *key, size_t n,
 /* The number that belongs to a whole key; 0: none yet. */
 static struct error *row_of(struct import_tables *t, uint32_t key, uint32_t **row)
 {
-	const size_t before = t->rows_room;
-	struct error *err = ARRAY_RESERVE(&t->rows, &t->rows_room, key + (size_t)1);
-
-	if (err)
-		return err;
-	if (t->rows_room > before)
-		memset(t->rows + before, 0, (t->rows_room - before) * sizeof(*t->rows));
+	TRY(ARRAY_RESERVE_ZERO(&t->rows, &t->rows_room, key + (size_t)1));
 	*row = &t->rows[key];
 	return NULL;
 }
@@ -142,18 +130,14 @@ struct error *import_image(struct import *import, const struct import_image *ima
 				     {PART_START, image->start},
 				     {PART_END, image->end},
 				     {PART_OFFSET, image->offset}};
-	uint32_t key = 0, *row = NULL;
-	struct error *err = ADD_PARTS(t, &key, parts);
+	uint32_t key = 0, *row;
 
-	if (!err)
-		err = row_of(t, key, &row);
-	if (!err && !*row && t->n_images == IMPORT_IMAGES_MAX)
-		err = import_damaged(import, "too many files with code");
-	if (!err && !*row)
-		err = ARRAY_RESERVE(&t->images, &t->images_room, t->n_images + (size_t)1);
-	if (err)
-		return err;
+	TRY(ADD_PARTS(t, &key, parts));
+	TRY(row_of(t, key, &row));
 	if (!*row) {
+		if (t->n_images == IMPORT_IMAGES_MAX)
+			return import_damaged(import, "too many files with code");
+		TRY(ARRAY_RESERVE(&t->images, &t->images_room, t->n_images + (size_t)1));
 		t->images[t->n_images++] = (struct image_row){.image = *image};
 		*row = t->n_images;
 	}
@@ -169,22 +153,21 @@ static struct error *code_key(struct import_tables *t, const struct import_code 
 				     {PART_LINE, (uint64_t)code->line << 32 | code->image},
 				     {PART_OFFSET, code->offset},
 				     {PART_ADDR, code->addr}};
-	struct error *err;
 
 	*key = 0;
 	if (code->addr == IMPORT_NO_ADDR && !code->file && !code->line && !code->image &&
 	    !code->offset && !code->n_inlined)
 		return add_part(t, key, PART_NAME_ALONE, (uintptr_t)code->name);
-	err = ADD_PARTS(t, key, parts);
-	for (uint32_t i = 0; i < code->n_inlined && !err; i++) {
+	TRY(ADD_PARTS(t, key, parts));
+	for (uint32_t i = 0; i < code->n_inlined; i++) {
 		const struct source_frame *frame = &code->inlined[i];
 		const uint64_t more[][2] = {{PART_INLINED, (uintptr_t)frame->function},
 					    {PART_INLINED_FILE, (uintptr_t)frame->file},
 					    {PART_INLINED_LINE, frame->line}};
 
-		err = ADD_PARTS(t, key, more);
+		TRY(ADD_PARTS(t, key, more));
 	}
-	return err;
+	return NULL;
 }
 
 /* An address of its own, or else a stand-in. */
@@ -192,14 +175,10 @@ static struct error *choose_address(struct import_tables *t, const struct import
 				    uint64_t *addr)
 {
 	uint32_t key = 0, *row, *next = &t->stand_ins;
-	struct error *err;
 
 	if (code->addr != IMPORT_NO_ADDR && !import_is_stand_in(code->addr)) {
-		err = add_part(t, &key, PART_TAKEN, code->addr);
-		if (!err)
-			err = row_of(t, key, &row);
-		if (err)
-			return err;
+		TRY(add_part(t, &key, PART_TAKEN, code->addr));
+		TRY(row_of(t, key, &row));
 		*addr = code->addr;
 		if (!*row) {
 			*row = 1;
@@ -227,29 +206,20 @@ static struct error *keep_frames(const struct import_code *code, struct code_row
 	return NULL;
 }
 
-/* A stand-in must not be shown for the address. */
-static struct error *name_address(struct import_tables *t, uint64_t addr, const char **name)
-{
-	char text[24];
-
-	snprintf(text, sizeof(text), "0x%" PRIx64, addr);
-	return pool_intern(t->pool, text, strlen(text), name);
-}
-
 static struct error *add_code(struct import_tables *t, const struct import_code *code,
 			      uint64_t *addr)
 {
 	struct code_row row = {.offset = code->offset, .name = code->name, .image = code->image};
-	struct error *err = ARRAY_RESERVE(&t->code, &t->code_room, t->n_code + (size_t)1);
+	char text[24];
 
-	if (!err)
-		err = choose_address(t, code, &row.addr);
-	if (!err)
-		err = keep_frames(code, &row);
-	if (!err && !row.name && import_is_stand_in(row.addr))
-		err = name_address(t, code->addr, &row.name);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&t->code, &t->code_room, t->n_code + (size_t)1));
+	TRY(choose_address(t, code, &row.addr));
+	/* A stand-in must not be shown for the address. */
+	if (!row.name && import_is_stand_in(row.addr)) {
+		snprintf(text, sizeof(text), "0x%" PRIx64, code->addr);
+		TRY(pool_intern(t->pool, text, strlen(text), &row.name));
+	}
+	TRY(keep_frames(code, &row));
 	*addr = row.addr;
 	t->code[t->n_code++] = row;
 	return NULL;
@@ -259,7 +229,6 @@ struct error *import_code(struct import *import, const struct import_code *code,
 {
 	struct import_tables *t = import->tables;
 	uint32_t key, *row;
-	struct error *err;
 
 	if (code->n_inlined >= SOURCE_DEPTH) {
 		struct import_code cut = *code;
@@ -268,20 +237,16 @@ struct error *import_code(struct import *import, const struct import_code *code,
 		cut.n_inlined = SOURCE_DEPTH - 1;
 		return import_code(import, &cut, addr);
 	}
-	err = code_key(t, code, &key);
-	if (!err)
-		err = row_of(t, key, &row);
-	if (err)
-		return err;
+	TRY(code_key(t, code, &key));
+	TRY(row_of(t, key, &row));
 	if (*row) {
 		*addr = t->code[*row - 1].addr;
 		return NULL;
 	}
-	err = add_code(t, code, addr);
+	TRY(add_code(t, code, addr));
 	/* Choosing an address may have moved the rows. */
-	if (!err)
-		t->rows[key] = t->n_code;
-	return err;
+	t->rows[key] = t->n_code;
+	return NULL;
 }
 
 struct error *import_frame(struct import *import, uint32_t parent, uint64_t addr, uint8_t kind,
@@ -297,11 +262,10 @@ struct error *import_function(struct import *import, uint32_t parent, const char
 {
 	struct import_code code = {.addr = IMPORT_NO_ADDR};
 	uint64_t addr;
-	struct error *err = import_text(import, name, len, &code.name);
 
-	if (!err)
-		err = import_code(import, &code, &addr);
-	return err ? err : import_frame(import, parent, addr, FRAME_PC, id);
+	TRY(import_text(import, name, len, &code.name));
+	TRY(import_code(import, &code, &addr));
+	return import_frame(import, parent, addr, FRAME_PC, id);
 }
 
 static struct error *add_thread(struct import *import, const struct recorded_thread *thread,
@@ -309,21 +273,17 @@ static struct error *add_thread(struct import *import, const struct recorded_thr
 {
 	struct import_tables *t = import->tables;
 	struct recorded_thread *added;
-	struct error *err = NULL;
 
 	if (t->n_threads == RECORDED_THREADS_MAX)
 		return import_damaged(import, "too many threads");
-	err = ARRAY_RESERVE(&t->threads, &t->threads_room, t->n_threads + (size_t)1);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&t->threads, &t->threads_room, t->n_threads + (size_t)1));
 	added = &t->threads[t->n_threads];
 	*added = *thread;
 	if (thread->container && strlen(thread->container) > RECORDED_CONTAINER_MAX)
-		err = import_text(import, thread->container, RECORDED_CONTAINER_MAX,
-				  &added->container);
-	if (!err)
-		*row = ++t->n_threads;
-	return err;
+		TRY(import_text(import, thread->container, RECORDED_CONTAINER_MAX,
+				&added->container));
+	*row = ++t->n_threads;
+	return NULL;
 }
 
 struct error *import_thread(struct import *import, const struct recorded_thread *thread,
@@ -334,33 +294,32 @@ struct error *import_thread(struct import *import, const struct recorded_thread 
 				     {PART_THREAD, (uintptr_t)thread->name},
 				     {PART_PROCESS, (uintptr_t)thread->process},
 				     {PART_CONTAINER, (uintptr_t)thread->container}};
-	uint32_t key = 0, *row = NULL;
-	struct error *err = ADD_PARTS(t, &key, parts);
+	uint32_t key = 0, *row;
 
-	if (!err)
-		err = row_of(t, key, &row);
-	if (!err && !*row)
-		err = add_thread(import, thread, row);
-	if (!err)
-		*number = *row;
-	return err;
+	TRY(ADD_PARTS(t, &key, parts));
+	TRY(row_of(t, key, &row));
+	if (!*row)
+		TRY(add_thread(import, thread, row));
+	*number = *row;
+	return NULL;
 }
 
 /* The name of a process is that of its first thread. */
 static struct error *name_processes(struct import_tables *t)
 {
-	const char **names = calloc(t->n_threads + (size_t)1, sizeof(*names));
-	struct ids *pids = NULL;
-	struct error *err = names ? ids_new(&pids) : error_no_memory();
+	FREED const char **names = NULL; /* by pid */
+	struct row_ids pids = {0};
+	struct error *err = NULL;
 	uint32_t id;
-	bool added;
 
 	for (uint32_t i = 0; i < t->n_threads && !err; i++) {
-		if (t->threads[i].pid == RECORDED_ID_UNKNOWN)
+		const struct recorded_thread *thread = &t->threads[i];
+
+		if (thread->pid == RECORDED_ID_UNKNOWN || thread->pid != thread->tid)
 			continue;
-		err = ids_get(pids, t->threads[i].pid, 0, &id, &added);
-		if (!err && t->threads[i].pid == t->threads[i].tid && !names[id])
-			names[id] = t->threads[i].name;
+		err = ROW_IDS_GET(&pids, thread->pid, 0, &names, &id);
+		if (!err && !names[id])
+			names[id] = thread->name;
 	}
 	for (uint32_t i = 0; i < t->n_threads && !err; i++) {
 		struct recorded_thread *thread = &t->threads[i];
@@ -368,11 +327,10 @@ static struct error *name_processes(struct import_tables *t)
 		if (thread->process)
 			continue;
 		thread->process = thread->name;
-		if (thread->pid != thread->tid && ids_find(pids, thread->pid, 0, &id) && names[id])
+		if (thread->pid != thread->tid && row_ids_find(&pids, thread->pid, 0, &id))
 			thread->process = names[id];
 	}
-	ids_free(pids);
-	free(names);
+	ids_free(pids.ids);
 	return err;
 }
 
@@ -380,30 +338,27 @@ struct error *import_tables_threads(struct import_tables *t,
 				    const struct recording_visitor *visitor,
 				    const struct recorded_thread **list)
 {
-	struct error *err = name_processes(t);
-
+	TRY(name_processes(t));
 	*list = t->threads;
-	for (uint32_t i = 0; visitor->thread && i < t->n_threads && !err; i++)
-		err = visitor->thread(visitor->ctx, i + 1, &t->threads[i]);
-	return err;
+	for (uint32_t i = 0; visitor->thread && i < t->n_threads; i++)
+		TRY(visitor->thread(visitor->ctx, i + 1, &t->threads[i]));
+	return NULL;
 }
 
 struct error *import_tables_names(const struct import_tables *t,
 				  const struct recording_visitor *visitor)
 {
-	struct error *err = NULL;
-
-	for (uint32_t i = 0; i < t->n_code && !err; i++) {
+	for (uint32_t i = 0; i < t->n_code; i++) {
 		const struct code_row *row = &t->code[i];
 
 		if (row->name && visitor->name)
-			err = visitor->name(visitor->ctx, row->addr, FRAME_PC, row->name,
-					    row->offset);
-		if (!err && row->name && row->n_frames && visitor->locations)
-			err = visitor->locations(visitor->ctx, row->addr, FRAME_PC, row->frames,
-						 row->n_frames);
+			TRY(visitor->name(visitor->ctx, row->addr, FRAME_PC, row->name,
+					  row->offset));
+		if (row->name && row->n_frames && visitor->locations)
+			TRY(visitor->locations(visitor->ctx, row->addr, FRAME_PC, row->frames,
+					       row->n_frames));
 	}
-	return err;
+	return NULL;
 }
 
 static int by_addr(const void *left, const void *right)
@@ -426,53 +381,48 @@ static struct recorded_image range(const struct image_row *row, uint64_t start, 
 static struct error *add_range(struct recorded_images *images, size_t *room,
 			       struct recorded_image image)
 {
-	struct error *err;
-
 	if (images->n == RANGES_MAX)
 		return NULL;
-	err = ARRAY_RESERVE(&images->at, room, images->n + 1);
-	if (!err)
-		images->at[images->n++] = image;
-	return err;
+	TRY(ARRAY_RESERVE(&images->at, room, images->n + 1));
+	images->at[images->n++] = image;
+	return NULL;
 }
 
 /* Where code of an image that is known by name was seen, it is; beyond that, nothing is known. */
 static struct error *add_seen(const struct import_tables *t, struct recorded_images *images,
 			      size_t *room)
 {
-	const struct code_row **sorted = calloc(t->n_code + (size_t)1, sizeof(*sorted));
-	struct error *err = sorted ? NULL : error_no_memory();
+	FREED const struct code_row **sorted = calloc(t->n_code + (size_t)1, sizeof(*sorted));
 
-	for (uint32_t i = 0; i < t->n_code && !err; i++)
+	if (!sorted)
+		return error_no_memory();
+	for (uint32_t i = 0; i < t->n_code; i++)
 		sorted[i] = &t->code[i];
-	if (!err && t->n_code)
-		qsort(sorted, t->n_code, sizeof(*sorted), by_addr);
-	for (uint32_t i = 0, end; i < t->n_code && !err; i = end) {
+	qsort(sorted, t->n_code, sizeof(*sorted), by_addr);
+	for (uint32_t i = 0, end; i < t->n_code; i = end) {
 		const struct code_row *first = sorted[i];
 		const struct image_row *row = first->image ? &t->images[first->image - 1] : NULL;
 
 		for (end = i + 1; end < t->n_code && sorted[end]->image == first->image; end++)
 			;
 		if (row && (row->image.end <= row->image.start || import_is_stand_in(first->addr)))
-			err = add_range(images, room,
-					range(row, first->addr, sorted[end - 1]->addr + 1));
+			TRY(add_range(images, room,
+				      range(row, first->addr, sorted[end - 1]->addr + 1)));
 	}
-	free(sorted);
-	return err;
+	return NULL;
 }
 
 struct error *import_tables_images(const struct import_tables *t, struct recorded_images *images)
 {
 	size_t room = 0;
-	struct error *err = NULL;
 
-	for (uint32_t i = 0; i < t->n_images && !err; i++) {
+	for (uint32_t i = 0; i < t->n_images; i++) {
 		const struct import_image *image = &t->images[i].image;
 		struct recorded_image one = range(&t->images[i], image->start, image->end);
 
 		one.slide = image->start - image->offset;
 		if (image->end > image->start)
-			err = add_range(images, &room, one);
+			TRY(add_range(images, &room, one));
 	}
-	return err ? err : add_seen(t, images, &room);
+	return add_seen(t, images, &room);
 }
