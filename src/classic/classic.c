@@ -33,17 +33,13 @@ struct classic_trace {
 
 static struct error *take_names(const struct option_row *row, const char *value, void *to)
 {
-	struct classic_args *options = to;
-
-	options->resolve = true;
-	return image_args_add(&options->session.files, value, true);
+	((struct classic_args *)to)->resolve = true;
+	return take_symbols(row, value, to);
 }
 
 static struct error *take_code(const struct option_row *row, const char *value, void *to)
 {
-	struct classic_args *options = to;
-
-	return image_args_add(&options->session.files, value, false);
+	return image_args_add(&((struct classic_args *)to)->session.files, value, false);
 }
 
 #define AT(field) offsetof(struct classic_args, field)
@@ -55,13 +51,13 @@ static const struct option_row own_options[] = {
 	 .text = "how long: seconds, or 500ms, 2m (default 1)"},
 	{"missed-deadlines", NULL, 'M', take_true, AT(session.print_missed),
 	 .text = "print each deadline that was missed"},
-	{"symbol-table", "TAB", 's', take_names,
+	{"symbol-table", "TAB", 's', take_names, AT(session.files),
 	 .text = "resolve addresses with TAB: nm -n, kallsyms or an ELF file",
 	 .values = OPTION_FILE},
 	{"elf-file", "ELF", 'e', take_code, .text = "use ELF to find callers, print addresses",
 	 .values = OPTION_FILE},
-	{"elf-resolve", "ELF", 'E', take_names, .text = "use ELF to find callers, and its names",
-	 .values = OPTION_FILE},
+	{"elf-resolve", "ELF", 'E', take_names, AT(session.files),
+	 .text = "use ELF to find callers, and its names", .values = OPTION_FILE},
 	{"debug-dir", "DIR", 0, take_debug_dir,
 	 .text = "where debug files are that were taken out of those that follow",
 	 .values = OPTION_DIRECTORY},

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/debug_file.h"
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "symbol/images/file.h"
 
@@ -40,26 +41,25 @@ static struct error *split(const char *text, char **path, struct image_spec *spe
 
 struct error *image_args_add(struct image_args *args, const char *text, bool names)
 {
+	FREED char *path = NULL;
 	struct image_spec spec;
-	struct error *err;
-	char *path;
 
 	if (args->n == IMAGE_ARGS_MAX)
 		return error_new(ERR_USAGE, "more than %d files of symbols are too many",
 				 IMAGE_ARGS_MAX);
-	err = split(text, &path, &spec);
-	if (!err)
-		err = preopen_bounded_input(path);
-	if (!err)
-		err = debug_file_preopen_beside(path);
-	if (!err)
-		err = debuginfod_preopen(path);
-	if (!err && names)
+	TRY(split(text, &path, &spec));
+	TRY(preopen_bounded_input(path));
+	TRY(debug_file_preopen_beside(path));
+	TRY(debuginfod_preopen(path));
+	if (names)
 		symbol_cache_keep(path);
-	free(path);
-	if (!err)
-		args->at[args->n++] = (struct image_arg){text, names};
-	return err;
+	args->at[args->n++] = (struct image_arg){text, names};
+	return NULL;
+}
+
+struct error *take_symbols(const struct option_row *row, const char *value, void *options)
+{
+	return image_args_add((void *)((char *)options + row->at), value, true);
 }
 
 struct error *take_symbols(const struct option_row *row, const char *value, void *options)
@@ -69,25 +69,22 @@ struct error *take_symbols(const struct option_row *row, const char *value, void
 
 struct error *image_args_load(const struct image_args *args, struct images *images)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < args->n && !err; i++) {
+	for (size_t i = 0; i < args->n; i++) {
+		FREED char *path = NULL;
 		struct image_spec spec;
-		char *path;
 
-		err = split(args->at[i].text, &path, &spec);
+		TRY(split(args->at[i].text, &path, &spec));
 		spec.names = args->at[i].names;
 		/* One of several may be there for its code only, and another for its names. */
 		spec.needs_names = spec.names && args->n == 1;
-		if (!err)
-			err = images_load(images, &spec, NULL);
-		free(path);
+		TRY(images_load(images, &spec, NULL));
 	}
-	return err;
+	return NULL;
 }
 
 struct image_match {
-	const struct profile *profile;
+	const struct recording_info *info;
+	const struct recorded_images *recorded;
 	struct images *images;
 	char *doubt;
 };
@@ -111,19 +108,17 @@ static uint64_t slide_of(const struct recorded_image *recorded, const struct ima
 /* Puts file `i` to every place where the recording has it. */
 static struct error *put_by_id(struct image_match *l, size_t i, bool *found)
 {
-	const struct recorded_images *recorded = profile_images(l->profile);
-	struct error *err = NULL;
-
 	*found = false;
-	for (size_t k = 0; k < recorded->n && !err; k++) {
-		if (!same_id(&recorded->at[k], images_file(l->images, i)->build_id))
+	for (size_t k = 0; k < l->recorded->n; k++) {
+		const struct recorded_image *one = &l->recorded->at[k];
+		const struct image_file *file = images_file(l->images, i);
+
+		if (!same_id(one, file->build_id))
 			continue;
-		err = images_map(l->images, i,
-				 slide_of(&recorded->at[k], images_file(l->images, i)),
-				 recorded->at[k].checked);
+		TRY(images_map(l->images, i, slide_of(one, file), one->checked));
 		*found = true;
 	}
-	return err;
+	return NULL;
 }
 
 /* A build id's note is so near to the code of its file, bytes. */
@@ -133,12 +128,9 @@ static struct error *put_by_id(struct image_match *l, size_t i, bool *found)
 static const struct recorded_image *rival(const struct image_match *l,
 					  const struct image_file *file)
 {
-	const struct recorded_images *recorded = profile_images(l->profile);
-
-	for (size_t k = 0; k < recorded->n; k++) {
-		const struct recorded_image *other = &recorded->at[k];
-
-		uint64_t reach = other->path ? 0 : NOTE_REACH;
+	for (size_t k = 0; k < l->recorded->n; k++) {
+		const struct recorded_image *other = &l->recorded->at[k];
+		const uint64_t reach = other->path ? 0 : NOTE_REACH;
 
 		if (other->build_id && *file->build_id &&
 		    other->start - other->slide < file->code->end + reach &&
@@ -156,7 +148,7 @@ static struct error *put_on_trust(struct image_match *l, size_t i)
 {
 	const struct image_file *file = images_file(l->images, i);
 	const struct recorded_image *other = rival(l, file);
-	const struct recorded_images *recorded = profile_images(l->profile);
+	const struct recorded_images *recorded = l->recorded;
 	uint64_t slide = 0;
 
 	if (other)
@@ -180,28 +172,24 @@ static struct error *put_on_trust(struct image_match *l, size_t i)
 
 static struct error *put_given(struct image_match *l)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < images_files(l->images) && !err; i++) {
-		const struct image_file *file = images_file(l->images, i);
+	for (size_t i = 0; i < images_files(l->images); i++) {
 		bool found;
 
 		/* A table of symbols, or a file whose place the user has told. */
-		if (file->mappings)
+		if (images_file(l->images, i)->mappings)
 			continue;
-		err = put_by_id(l, i, &found);
-		if (!err && !found)
-			err = put_on_trust(l, i);
+		TRY(put_by_id(l, i, &found));
+		if (!found)
+			TRY(put_on_trust(l, i));
 	}
-	return err;
+	return NULL;
 }
 
 /* A recording without a list of images may name a single one, at its linked address. */
 static struct error *load_first(struct image_match *l)
 {
-	const struct recording_info *info = &l->profile->info;
+	const struct recording_info *info = l->info;
 	const struct image_spec spec = {.path = info->image, .names = true, .needs_names = true};
-	const struct image_file *file;
 	struct error *err;
 	size_t i;
 
@@ -212,8 +200,7 @@ static struct error *load_first(struct image_match *l)
 		error_free(err);
 		return NULL;
 	}
-	file = images_file(l->images, i);
-	if (info->build_id && strcmp(file->build_id, info->build_id)) {
+	if (info->build_id && strcmp(images_file(l->images, i)->build_id, info->build_id)) {
 		images_unmap(l->images, i);
 		return NULL;
 	}
@@ -245,32 +232,27 @@ static struct error *load_named(struct image_match *l, const struct recorded_ima
 /* Loads the cached symbols (symbol/images/file.h) of a recorded image that is not given now. */
 static struct error *load_kept(struct image_match *l, const struct recorded_image *one)
 {
-	const char *name = one->path ? one->path : one->build_id;
-	struct error *err;
 	bool found;
 	size_t i;
 
-	err = images_load_kept(l->images, one->build_id, name, &i, &found);
-	if (err || !found)
-		return err;
+	TRY(images_load_kept(l->images, one->build_id, one->path ?: one->build_id, &i, &found));
+	if (!found)
+		return NULL;
 	return images_map(l->images, i, slide_of(one, images_file(l->images, i)), one->checked);
 }
 
 static struct error *load_recorded(struct image_match *l)
 {
-	const struct recorded_images *recorded = profile_images(l->profile);
-	struct error *err = NULL;
-
-	for (size_t k = 0; k < recorded->n && !err; k++) {
-		const struct recorded_image *one = &recorded->at[k];
+	for (size_t k = 0; k < l->recorded->n; k++) {
+		const struct recorded_image *one = &l->recorded->at[k];
 		bool found = false;
 
 		if (one->path)
-			err = load_named(l, one, &found);
-		if (!err && !found && one->build_id)
-			err = load_kept(l, one);
+			TRY(load_named(l, one, &found));
+		if (!found && one->build_id)
+			TRY(load_kept(l, one));
 	}
-	return recorded->at ? err : load_first(l);
+	return l->recorded->at ? NULL : load_first(l);
 }
 
 /* Copies of a guest's files that are read for one recording at most. */
@@ -280,9 +262,9 @@ static struct error *load_recorded(struct image_match *l)
 static struct error *load_copy(struct image_match *l, const struct recorded_image *one)
 {
 	struct image_spec spec = {.names = true};
-	bool found = false;
-	char *name;
+	FREED char *name = NULL;
 	struct error *err = sysroot_adopt(one->path, &name);
+	bool found;
 	size_t i;
 
 	if (!err && !name && errno == EACCES && !l->doubt &&
@@ -294,17 +276,16 @@ static struct error *load_copy(struct image_match *l, const struct recorded_imag
 		return err;
 	spec.path = name;
 	err = images_load_copy(l->images, &spec, one->path, &i);
-	if (err && err != error_no_memory()) {
+	if (err == error_no_memory())
+		return err;
+	if (err) {
 		error_free(err);
-		err = NULL;
-	} else if (!err && images_file(l->images, i)->code &&
-		   same_id(one, images_file(l->images, i)->build_id)) {
-		err = put_by_id(l, i, &found);
-	} else if (!err) {
-		images_unmap(l->images, i);
+		return NULL;
 	}
-	free(name);
-	return err;
+	if (images_file(l->images, i)->code && same_id(one, images_file(l->images, i)->build_id))
+		return put_by_id(l, i, &found);
+	images_unmap(l->images, i);
+	return NULL;
 }
 
 /* True if an image before this one in the list is the same file. */
@@ -319,19 +300,17 @@ static bool is_listed_before(const struct recorded_images *list, size_t k)
 
 static struct error *load_copies(struct image_match *l)
 {
-	const struct recorded_images *recorded = profile_images(l->profile);
-	struct error *err = NULL;
 	unsigned copies = 0;
 
-	for (size_t k = 0; k < recorded->n && !err && copies < COPIES_MAX; k++) {
-		const struct recorded_image *one = &recorded->at[k];
+	for (size_t k = 0; k < l->recorded->n && copies < COPIES_MAX; k++) {
+		const struct recorded_image *one = &l->recorded->at[k];
 
-		if (!one->path || !one->build_id || is_listed_before(recorded, k))
+		if (!one->path || !one->build_id || is_listed_before(l->recorded, k))
 			continue;
-		err = load_copy(l, one);
+		TRY(load_copy(l, one));
 		copies++;
 	}
-	return err;
+	return NULL;
 }
 
 void load_addresses(struct recorded_images *images)
@@ -351,7 +330,7 @@ void load_addresses(struct recorded_images *images)
 struct error *load_images(const struct image_args *args, const struct profile *profile,
 			  struct images **out, char **doubt)
 {
-	struct image_match l = {.profile = profile};
+	struct image_match l = {.info = &profile->info, .recorded = profile_images(profile)};
 	struct error *err = images_new(&l.images);
 
 	if (!err) {

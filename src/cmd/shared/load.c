@@ -2,12 +2,14 @@
 #include "cmd/shared/load.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/store.h"
 #include "base/clock.h"
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "base/privilege.h"
 #include "cmd/cmd.h"
@@ -126,13 +128,12 @@ static struct error *take_numbers(const struct option_row *row, const char *text
 /* Of the wall clock, or since the start. */
 static struct error *take_bound(const struct option_row *row, const char *value, void *to)
 {
-	struct load_options *options = to;
-	const bool is_from = !strcmp(row->name, "from");
+	struct load_window *window = &((struct load_options *)to)->window;
 	int64_t at_s;
 
 	if (!option_wall_clock(value, 0, &at_s))
 		return take_moment(row, value, to);
-	*(is_from ? &options->window.from : &options->window.to) = value;
+	*(strcmp(row->name, "from") ? &window->to : &window->from) = value;
 	return NULL;
 }
 
@@ -251,9 +252,8 @@ const struct option_row load_options[] = {
 
 double load_truncated_share(const struct profile *profile)
 {
-	uint64_t all = profile->selected.samples;
-
-	uint64_t good = profile->ends[UNWIND_OUTERMOST] + profile->ends[UNWIND_NO_ROOM];
+	const uint64_t all = profile->selected.samples;
+	const uint64_t good = profile->ends[UNWIND_OUTERMOST] + profile->ends[UNWIND_NO_ROOM];
 
 	return all ? 1 - (double)good / (double)all : 0;
 }
@@ -268,21 +268,22 @@ uint64_t load_cut_short(const struct profile *profile)
 	return cut;
 }
 
-/* Appends a sentence to the warning; takes it over, NULL: none. */
-static struct error *warn(struct loaded *loaded, char *text)
+/* Appends a sentence to the warning. */
+PRINTF_LIKE(2, 3)
+static struct error *warn(struct loaded *loaded, const char *format, ...)
 {
+	const char *before = loaded->warning;
+	FREED char *text = NULL;
 	char *both;
-	int rc;
+	va_list args;
+	int len;
 
-	loaded->sentences += text != NULL;
-	if (!text || !loaded->warning) {
-		loaded->warning = text ? text : loaded->warning;
-		return NULL;
-	}
-	rc = asprintf(&both, "%s; %s", loaded->warning, text);
-	free(text);
-	if (rc < 0)
+	va_start(args, format);
+	len = vasprintf(&text, format, args);
+	va_end(args);
+	if (len < 0 || asprintf(&both, "%s%s%s", before ?: "", before ? "; " : "", text) < 0)
 		return error_no_memory();
+	loaded->sentences++;
 	free(loaded->warning);
 	loaded->warning = both;
 	return NULL;
@@ -296,11 +297,12 @@ static struct error *count_names(const struct loaded *loaded, struct quality *qu
 {
 	const struct profile *profile = loaded->profile;
 	uint32_t n = stacks_count(profile->stacks);
-	bool *nameless = calloc(n, sizeof(*nameless));
-	struct error *err = nameless ? NULL : error_no_memory();
+	FREED bool *nameless = calloc(n, sizeof(*nameless));
 
+	if (!nameless)
+		return error_no_memory();
 	/* A node's parent comes before it. */
-	for (uint32_t i = 1; i < n && !err; i++) {
+	for (uint32_t i = 1; i < n; i++) {
 		const struct stack_node *node = stacks_node(profile->stacks, i);
 		const uint64_t samples = profile_cell(&profile->cells, i)->samples;
 		const struct location *at;
@@ -308,9 +310,7 @@ static struct error *count_names(const struct loaded *loaded, struct quality *qu
 
 		if (i % PROGRESS_STEP == 0)
 			progress_at(loaded->progress, "finding names", i, n);
-		err = symbolizer_locate_node(loaded->symbolizer, profile->stacks, i, &at, &n_at);
-		if (err)
-			break;
+		TRY(symbolizer_locate_node(loaded->symbolizer, profile->stacks, i, &at, &n_at));
 		at += n_at - 1;
 		nameless[i] = nameless[node->parent] || !(at->resolved || at->in_image);
 		quality->nameless += nameless[i] ? samples : 0;
@@ -320,8 +320,7 @@ static struct error *count_names(const struct loaded *loaded, struct quality *qu
 			quality->far_name = at->function;
 		}
 	}
-	free(nameless);
-	return err;
+	return NULL;
 }
 
 /* Part of a command that the user may type: nothing else is taken from a file. */
@@ -342,13 +341,10 @@ static struct error *add_warnings(struct loaded *loaded)
 {
 	const struct profile *profile = loaded->profile;
 	struct quality quality = {.stacks = profile->selected.samples};
-	struct error *err = count_names(loaded, &quality);
-	char *text = NULL;
+	FREED char *text = NULL;
 
-	if (err)
-		return err;
-	if (quality.stacks)
-		loaded->nameless_share = (double)quality.nameless_leaf / (double)quality.stacks;
+	TRY(count_names(loaded, &quality));
+	loaded->nameless_share = share_of(quality.nameless_leaf, quality.stacks);
 	quality.broken = profile->ends[UNWIND_BROKEN];
 	quality.truncated = load_cut_short(profile);
 	quality.no_room = profile->ends[UNWIND_NO_ROOM];
@@ -365,23 +361,16 @@ static struct error *add_warnings(struct loaded *loaded)
 			quality.scheduler = profile->info.scheduler;
 		}
 	}
-	if (profile->cut) {
-		text = strdup("the recording stops in the middle: its writer was killed");
-		err = text ? warn(loaded, text) : error_no_memory();
-	}
-	if (!err && profile->end.unread) {
-		if (asprintf(&text,
-			     "%" PRIu64 " of the recordings of that time could not be read whole: "
-			     "they are left out, from there on",
-			     profile->end.unread) < 0)
-			return error_no_memory();
-		err = warn(loaded, text);
-	}
-	if (!err && loaded->sentences < QUALITY_SENTENCES)
-		err = quality_warning(&quality, QUALITY_SENTENCES - loaded->sentences, &text);
-	else
-		text = NULL;
-	return err ? err : warn(loaded, text);
+	if (profile->cut)
+		TRY(warn(loaded, "the recording stops in the middle: its writer was killed"));
+	if (profile->end.unread)
+		TRY(warn(loaded,
+			 "%" PRIu64 " of the recordings of that time could not be read whole: they "
+			 "are left out, from there on",
+			 profile->end.unread));
+	if (loaded->sentences < QUALITY_SENTENCES)
+		TRY(quality_warning(&quality, QUALITY_SENTENCES - loaded->sentences, &text));
+	return text ? warn(loaded, "%s", text) : NULL;
 }
 
 /* The window by the wall clock; a day that is not said is that of its start. */
@@ -451,14 +440,10 @@ struct error *load_confine(const struct load_options *options)
 static struct error *prepare(struct loaded *loaded)
 {
 	const char *trouble;
-	struct error *err = symbolizer_prepare_stacks(loaded->symbolizer, loaded->profile->stacks);
-	char *text;
 
+	TRY(symbolizer_prepare_stacks(loaded->symbolizer, loaded->profile->stacks));
 	trouble = symbolizer_trouble(loaded->symbolizer);
-	if (err || !trouble)
-		return err;
-	text = strdup(trouble);
-	return text ? warn(loaded, text) : error_no_memory();
+	return trouble ? warn(loaded, "%s", trouble) : NULL;
 }
 
 /* A vCPU that was never recorded is a wrong --vcpu, not an empty result. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
 #include "format/format.h"
 
 bool picture_has_ending(const char *path, const char *ending)
@@ -16,28 +17,12 @@ bool picture_has_ending(const char *path, const char *ending)
 struct error *picture_samples(struct load_options *load, struct page_samples **out)
 {
 	struct profile_filter filter = load->filter;
-	struct error *err;
 
 	if (!load->state_given)
 		filter.states = 0;
-	err = page_samples_new(&filter, out);
-	if (!err)
-		load->filter.listener = &(*out)->listener;
-	return err;
-}
-
-/* Puts the processes or threads of the guest around its functions. */
-static struct error *add_outer(const struct loaded *loaded, const struct outer_options *options,
-			       struct page_side *side, struct group_outer *by,
-			       struct tree_outer *outer)
-{
-	struct error *err;
-
-	if (!options || !options->by)
-		return NULL;
-	err = load_outer(options, loaded, by, outer);
-	side->outer = outer;
-	return err;
+	TRY(page_samples_new(&filter, out));
+	load->filter.listener = &(*out)->listener;
+	return NULL;
 }
 
 /* The code of the functions that take most of the samples that are shown at first. */
@@ -77,8 +62,10 @@ struct error *picture_write_page(const struct loaded *loaded, unsigned n,
 					      .warning = loaded[i].warning};
 	}
 	options.states = states ? states : (1u << VCPU_STATES) - 1;
-	if (!err)
-		err = add_outer(loaded, page->outer, &sides[0], &by, &outer);
+	if (!err && page->outer && page->outer->by) {
+		err = load_outer(page->outer, &loaded[0], &by, &outer);
+		sides[0].outer = &outer;
+	}
 	if (!err && n == 1)
 		err = find_code(&loaded[0], page, &code);
 	options.code = n == 1 ? &code : NULL;
@@ -108,28 +95,23 @@ struct error *picture_draw_differences(const struct loaded loaded[2], const char
 {
 	const struct tree_sides sides = {{loaded[0].profile, loaded[1].profile},
 					 {loaded[0].symbolizer, loaded[1].symbolizer}};
-	char *before = format_guest_line(loaded[0].profile),
-	     *after = format_guest_line(loaded[1].profile);
-	char *subtitle = both(before, after, " → ");
-	char *warning = both(loaded[0].warning, loaded[1].warning, "; ");
+	FREED char *before = format_guest_line(loaded[0].profile);
+	FREED char *after = format_guest_line(loaded[1].profile);
+	FREED char *subtitle = both(before, after, " → ");
+	FREED char *warning = both(loaded[0].warning, loaded[1].warning, "; ");
 	struct flamegraph_options how = {.title = title ? title : "Differences",
 					 .subtitle = subtitle,
 					 .warning = warning && *warning ? warning : NULL,
 					 .min_width = -1,
 					 .full_names = full_names};
 	struct tree_pair pair;
-	struct error *err = before && after && subtitle && warning ? NULL : error_no_memory();
+	struct error *err;
 
-	if (!err)
-		err = tree_pair_build(&sides, NULL, &pair);
-	if (!err) {
-		how.changes = pair.nodes;
-		err = flamegraph_write(pair.tree, &how, out);
-		tree_pair_free(&pair);
-	}
-	free(before);
-	free(after);
-	free(subtitle);
-	free(warning);
+	if (!before || !after || !subtitle || !warning)
+		return error_no_memory();
+	TRY(tree_pair_build(&sides, NULL, &pair));
+	how.changes = pair.nodes;
+	err = flamegraph_write(pair.tree, &how, out);
+	tree_pair_free(&pair);
 	return err;
 }

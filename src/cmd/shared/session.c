@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/owned.h"
 #include "cmd/cmd.h"
 #include "profile/profile.h"
 #include "recording/recording.h"
@@ -70,7 +71,7 @@ struct session {
 	struct target *target;
 	struct stacks *stacks;
 	struct stand_ins *stand_ins; /* functions of an interpreter; NULL: not wanted */
-	const struct images *images;
+	struct images *images;
 	struct images *host_images; /* NULL: the host's side is not wanted */
 	struct image_locator *locator;
 	struct recording_info info;
@@ -97,7 +98,7 @@ static struct error *session_names(struct session *session, char **trouble)
 						  .no_source = session->segment,
 						  .stand_ins = session->stand_ins};
 	struct symbolizer *symbolizer = NULL;
-	struct frame *frames = NULL;
+	FREED struct frame *frames = NULL;
 	size_t n;
 	struct error *err = distinct_frames(session->stacks, &frames, &n);
 
@@ -117,21 +118,16 @@ static struct error *session_names(struct session *session, char **trouble)
 	if (symbolizer && symbolizer_trouble(symbolizer) && !*trouble)
 		*trouble = strdup(symbolizer_trouble(symbolizer));
 	symbolizer_free(symbolizer);
-	free(frames);
 	return err;
 }
 
 char *session_default_path(const struct target *target, const char *ending)
 {
 	const char *name = *target->info.name ? target->info.name : target->info.id;
-	char *sanitized = sanitize_new(*name ? name : "guest"), *path;
-	int rc;
+	FREED char *sanitized = sanitize_new(*name ? name : "guest");
+	char *path;
 
-	if (!sanitized)
-		return NULL;
-	rc = asprintf(&path, "%s%s", sanitized, ending);
-	free(sanitized);
-	if (rc < 0)
+	if (!sanitized || asprintf(&path, "%s%s", sanitized, ending) < 0)
 		return NULL;
 	for (char *c = path; (c = strchr(c, '/'));)
 		*c = '_';
@@ -141,20 +137,21 @@ char *session_default_path(const struct target *target, const char *ending)
 }
 
 /*
- * Lists the placed images for a recording; and, if `seen` is not NULL, a build
- * id that was seen in the guest. The strings are the images' own; free the list
- * itself with free(out->at).
+ * Lists the placed images for a recording; and a build id that was seen in the
+ * guest, if there is one. The strings are the images' own; free the list itself
+ * with free(out->at).
  */
-static struct error *list_images(const struct images *images, const char *seen, uint64_t seen_va,
-				 struct recorded_images *out)
+static struct error *list_images(const struct session *session, struct recorded_images *out)
 {
-	size_t n = images_count(images);
+	uint64_t seen_va;
+	const char *seen = image_locator_seen(session->locator, &seen_va);
+	const size_t n = images_count(session->images);
 
 	*out = (struct recorded_images){.at = calloc(n + 2, sizeof(*out->at)), .n = n};
 	if (!out->at)
 		return error_no_memory();
 	for (size_t i = 0; i < n; i++) {
-		const struct image *image = images_get(images, i);
+		const struct image *image = images_get(session->images, i);
 		const char *id = image->file->build_id;
 
 		out->at[i] = (struct recorded_image){.path = image->file->path,
@@ -184,18 +181,10 @@ static bool same_images(const struct recorded_images *a, const struct recorded_i
 	return equal;
 }
 
-static struct error *session_images(const struct session *session, struct recorded_images *out)
-{
-	uint64_t va;
-	const char *seen = image_locator_seen(session->locator, &va);
-
-	return list_images(session->images, seen, va, out);
-}
-
 /* Creates the recording at the first sample: images are located only then. */
 static struct error *begin(struct session *session)
 {
-	struct error *err = session_images(session, &session->info.images);
+	struct error *err = list_images(session, &session->info.images);
 
 	return err ? err
 		   : recording_create(session->path, &session->info, session->stacks,
@@ -269,15 +258,17 @@ static void on_progress(void *ctx, uint64_t elapsed_ns, uint64_t ticks)
 }
 
 /* Borrows all strings. */
-static void describe(const struct target *target, const struct session_options *options,
-		     struct images *images, struct recording_info *info)
+static void describe(struct session *session)
 {
-	const struct target_info *guest = &target->info;
-	struct image_file *first = images_files(images) ? images_file(images, 0) : NULL;
+	const struct session_options *options = session->options;
+	const struct target_info *guest = &session->target->info;
+	struct recording_info *info = &session->info;
+	struct image_file *first =
+		images_files(session->images) ? images_file(session->images, 0) : NULL;
 
 	*info = (struct recording_info){
 		.tool = "uniprof " UNIPROF_VERSION,
-		.target = (char *)target->ops->scheme,
+		.target = (char *)session->target->ops->scheme,
 		.guest_name = (char *)guest->name,
 		.guest_id = (char *)guest->id,
 		.guest_type = (char *)guest->type,
@@ -307,12 +298,11 @@ static void describe(const struct target *target, const struct session_options *
 /* Missing names are a warning: no reason to lose the recording. */
 static struct error *record_names(struct session *session)
 {
-	char *trouble;
+	FREED char *trouble = NULL;
 	struct error *err = session_names(session, &trouble);
 
 	if (trouble && !session->options->quiet)
 		cmd_say("warning: %s", trouble);
-	free(trouble);
 	return err;
 }
 
@@ -352,7 +342,7 @@ static struct error *finish(struct session *session, const struct sampler_result
 			  host_exits_record(session->target, session->images, session->stand_ins,
 					    session->stacks, session->writer));
 	err = error_first(err, record_names(session));
-	err = error_first(err, session_images(session, &last));
+	err = error_first(err, list_images(session, &last));
 	if (!same_images(&last, &session->info.images))
 		end.images = last;
 	err = error_first(err, recording_close(session->writer, &end));
@@ -432,10 +422,10 @@ static void summary(const struct session *session, const struct sampler_result *
 }
 
 /* Samples, and finds out where the images are. */
-static struct error *sample(struct session *session, struct target *target, struct stacks *stacks,
-			    struct images *images, struct sampler_result *result)
+static struct error *sample(struct session *session, struct sampler_result *result)
 {
 	const struct session_options *options = session->options;
+	struct target *target = session->target;
 	const struct image_locator_notes notes = {.ctx = (void *)options, .note = session_note};
 	const struct sampler_sink sink = {
 		.ctx = session,
@@ -445,41 +435,34 @@ static struct error *sample(struct session *session, struct target *target, stru
 		.progress = on_progress,
 	};
 	struct sampler_options sampler = options->sampler;
-	/* Further segments go on with what the locator has found. */
-	struct error *err = session->locator
-				    ? NULL
-				    : image_locator_new(target, images, &notes, &session->locator);
+	struct error *err;
 
-	if (err)
-		return err;
+	/* Further segments go on with what the locator has found. */
+	if (!session->locator)
+		TRY(image_locator_new(target, session->images, &notes, &session->locator));
 	target->always_pause = options->always_pause;
-	sampler.images = images;
+	sampler.images = session->images;
 	sampler.locator = session->locator;
 	sampler.threads = true;
 	sampler.stand_ins = session->stand_ins;
 	sampler.host_images = session->host_images;
 	sampler.waits = options->waits ? options->thread_budget : 0;
-	err = sampler_run(target, stacks, &sampler, &sink, result);
+	err = sampler_run(target, session->stacks, &sampler, &sink, result);
 	return err || session->segment ? err : image_locator_end(session->locator);
 }
 
-static struct error *record(struct session *session, struct target *target, struct images *images,
-			    struct sampler_result *result)
+static struct error *record(struct session *session, struct sampler_result *result)
 {
-	struct stacks *stacks = NULL;
-	struct error *err = stacks_new(&stacks);
+	struct error *err;
 
-	if (err)
-		return err;
-	describe(target, session->options, images, &session->info);
+	TRY(stacks_new(&session->stacks));
+	describe(session);
 	session->writer = NULL;
 	session->ticked_ns = 0;
-	session->images = images;
-	session->stacks = stacks;
-	err = sample(session, target, stacks, images, result);
+	err = sample(session, result);
 	if (!session->segment)
-		err = error_first(err, session_load_jit_names(target, session->options, images,
-							      session->locator));
+		err = error_first(err, session_load_jit_names(session->target, session->options,
+							      session->images, session->locator));
 	err = error_first(session->unwritten, err);
 	if (!err && !session->writer)
 		err = begin(session);
@@ -492,8 +475,17 @@ static struct error *record(struct session *session, struct target *target, stru
 	if (session->writer && !session->options->quiet && !session->segment)
 		summary(session, result);
 	free(session->info.images.at);
-	stacks_free(stacks);
+	stacks_free(session->stacks);
 	return err;
+}
+
+/* ERR_USAGE if the options ask for what this target cannot do. */
+static struct error *check(const struct target *target, const struct session_options *options)
+{
+	if (!options->waits || strcmp(target->ops->scheme, "gdb") != 0)
+		return NULL;
+	return error_new(ERR_USAGE, "--threads: a gdb stub lets no memory be read while the guest "
+				    "runs: name the guest as qemu:, kvm: or xen:");
 }
 
 struct error *session_record(struct target *target, const struct session_options *options,
@@ -505,7 +497,6 @@ struct error *session_record(struct target *target, const struct session_options
 				  .target = target,
 				  .terminal = !options->quiet && !options->parallel &&
 					      isatty(STDERR_FILENO)};
-	struct images *own = NULL;
 	struct error *err;
 
 	*result = (struct sampler_result){0};
@@ -517,22 +508,23 @@ struct error *session_record(struct target *target, const struct session_options
 			target->info.id, target->info.name, target->info.vcpus - target->info.spare,
 			target->info.host, *target->info.image ? ", started from " : "",
 			target->info.image);
-	err = session_check(target, options);
+	err = check(target, options);
 	if (!err)
-		err = session_load_images(target, options, &own);
+		err = session_load_images(target, options, &session.images);
 	/* Segments have none: the next session's numbers would be other functions'. */
 	if (!err && (!options->no_python || target->sees_host))
 		err = stand_ins_new(&session.stand_ins);
 	if (!err)
 		err = session_load_host_images(target, options, &session.host_images);
-	err = err ? err : record(&session, target, own, result);
+	if (!err)
+		err = record(&session, result);
 	image_locator_free(session.locator);
 	images_free(session.host_images);
 	stand_ins_free(session.stand_ins);
 	if (images)
-		*images = own;
+		*images = session.images;
 	else
-		images_free(own);
+		images_free(session.images);
 	return err;
 }
 
@@ -579,21 +571,20 @@ struct error *session_record_segments(struct target *target, const struct sessio
 				  .target = target,
 				  .totals = &shared->totals,
 				  .segment = true};
-	struct images *images = NULL;
 	struct error *err;
 
 	map_large_blocks();
-	err = session_load_images(target, options, &images);
+	err = session_load_images(target, options, &session.images);
 	*result = (struct sampler_result){.outcome = SAMPLED_TIME};
 	while (!err && result->outcome == SAMPLED_TIME) {
 		follow(shared, &each.sampler);
 		each.sampler.duration_ns = segment_ns();
-		err = record(&session, target, images, result);
+		err = record(&session, result);
 		shared->totals.missed += result->missed;
 		shared->totals.failed += result->failed;
 		shared->totals.incomplete += result->given_up + result->no_room;
 	}
 	image_locator_free(session.locator);
-	images_free(images);
+	images_free(session.images);
 	return err;
 }

@@ -36,9 +36,6 @@ extern const struct option_row session_sampling_options[], session_reading_optio
 
 void session_defaults(struct session_options *options);
 
-/* ERR_USAGE if the options ask for what this target cannot do. */
-struct error *session_check(const struct target *target, const struct session_options *options);
-
 /*
  * Opens what recording needs beside the guest, and gives up all rights. The
  * caller opens the outputs (base/preopen.h), as it knows them.

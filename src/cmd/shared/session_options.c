@@ -143,14 +143,6 @@ void session_note(void *ctx, bool warning, const char *text)
 		cmd_say("%s%s", warning ? "warning: " : "", text);
 }
 
-struct error *session_check(const struct target *target, const struct session_options *options)
-{
-	if (!options->waits || strcmp(target->ops->scheme, "gdb") != 0)
-		return NULL;
-	return error_new(ERR_USAGE, "--threads: a gdb stub lets no memory be read while the guest "
-				    "runs: name the guest as qemu:, kvm: or xen:");
-}
-
 /* Loads files that are mapped in a process; skips those that cannot be read. */
 static struct error *load_mapped_files(const struct target_file *files, size_t n,
 				       const struct session_options *options, struct images *images)
@@ -212,9 +204,7 @@ struct error *session_load_images(const struct target *target,
 		return err;
 	if (target->n_files)
 		return load_mapped_files(target->files, target->n_files, options, *images);
-	if (!*target->info.image)
-		return NULL;
-	if (is_linux(&target->info))
+	if (!*target->info.image || is_linux(&target->info))
 		return NULL;
 	err = images_load(*images, &own, NULL);
 	if (err && !options->quiet)
@@ -257,9 +247,7 @@ struct error *session_load_host_images(const struct target *target,
 
 	if (!target->sees_host)
 		return NULL;
-	err = images_new(images);
-	if (err)
-		return err;
+	TRY(images_new(images));
 	images_names_and_code(*images);
 	if (!options->keep_rights)
 		images_sandbox(*images);
