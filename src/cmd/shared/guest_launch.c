@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/owned.h"
 #include "cmd/cmd.h"
 #include "target/host/proc.h"
 
@@ -123,22 +124,19 @@ static void take(struct guest_launch *launch, const struct target_listing *entry
 static void judge(void *ctx, const struct target_listing *entry)
 {
 	struct guest_launch *launch = ctx;
-	char *spec = spec_of(entry);
+	FREED char *spec = spec_of(entry);
 
 	if (!spec) {
 		launch->no_memory = true;
-		return;
-	}
-	if (entry->pid ? launcher_owns(launch->launcher, entry->pid)
-		       : !is_known(launch, spec) && is_named(launch, entry)) {
+	} else if (entry->pid ? launcher_owns(launch->launcher, entry->pid)
+			      : !is_known(launch, spec) && is_named(launch, entry)) {
 		if (!launch->found) {
 			take(launch, entry, spec);
-			return;
+			spec = NULL;
 		}
 	} else if (!is_known(launch, spec)) {
 		add_candidate(launch, entry, spec);
 	}
-	free(spec);
 }
 
 static struct error *list_all(target_each *each, struct guest_launch *launch)
@@ -269,27 +267,22 @@ static struct error *check_end(struct guest_launch *launch, enum launch_state st
 static struct error *await(struct guest_launch *launch, struct target **target)
 {
 	const uint64_t began_ns = clock_now_ns();
-	struct error *err = NULL;
 
-	while (!err && !*target) {
+	for (;;) {
 		const uint64_t now = clock_now_ns();
 		enum launch_state state;
 
 		/* The state comes first: after the launcher's end there is still one search. */
-		err = launcher_state(launch->launcher, &state);
-		if (!err)
-			err = search(launch);
-		if (!err && launch->found && !launch->lasting)
-			err = open_found(launch, state == LAUNCH_RUNS, target);
-		if (err || *target)
-			break;
-		err = check_obstacle(launch);
-		if (!err)
-			err = check_end(launch, state, began_ns);
-		if (!err)
-			clock_sleep_until(clock_now_ns() + SEARCH_NS + (clock_now_ns() - now));
+		TRY(launcher_state(launch->launcher, &state));
+		TRY(search(launch));
+		if (launch->found && !launch->lasting)
+			TRY(open_found(launch, state == LAUNCH_RUNS, target));
+		if (*target)
+			return NULL;
+		TRY(check_obstacle(launch));
+		TRY(check_end(launch, state, began_ns));
+		clock_sleep_until(clock_now_ns() + SEARCH_NS + (clock_now_ns() - now));
 	}
-	return err;
 }
 
 static struct error *start(struct guest_launch *launch, char *const *command)

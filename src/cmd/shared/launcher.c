@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "target/host/proc.h"
 
@@ -91,24 +92,20 @@ static bool lacks_socket(char *const *argv)
 static struct error *make_directory(struct launch_command *command)
 {
 	const char *parent = getenv("TMPDIR");
-	char *path = NULL;
+	FREED char *path = NULL;
 
 	if (!parent || *parent != '/' || strchr(parent, ',') ||
 	    strlen(parent) + sizeof("/" DIRECTORY "/qmp.sock") > SOCKET_ROOM)
 		parent = "/tmp";
 	if (asprintf(&path, "%s/" DIRECTORY, parent) < 0)
 		return error_no_memory();
-	if (!mkdtemp(path)) {
-		struct error *err = error_errno(ERR_OUTPUT, errno,
-						"cannot make a directory for QEMU's QMP socket "
-						"in %s",
-						parent);
-
-		free(path);
-		return err;
-	}
+	if (!mkdtemp(path))
+		return error_errno(ERR_OUTPUT, errno,
+				   "cannot make a directory for QEMU's QMP socket in %s", parent);
 	command->directory = path;
-	return asprintf(&command->socket, QMP_VALUE, path) < 0 ? error_no_memory() : NULL;
+	path = NULL;
+	return asprintf(&command->socket, QMP_VALUE, command->directory) < 0 ? error_no_memory()
+									     : NULL;
 }
 
 struct error *launch_command_new(char *const *argv, struct launch_command *out)
@@ -147,9 +144,7 @@ void launch_command_free(struct launch_command *command)
 
 static const char *skip_blanks(const char *at)
 {
-	while (*at == ' ' || *at == '\t' || *at == '\r')
-		at++;
-	return at;
+	return at + strspn(at, " \t\r");
 }
 
 /* The end of a statement of xl.cfg(5): a newline or a semicolon outside of strings and comments. */
@@ -206,9 +201,10 @@ static void take_config(const char *text, char *name, size_t size)
 
 static void read_config(const char *path, const char *directory, char *name, size_t size)
 {
-	char full[2 * PATH_MAX], *text;
+	char full[2 * PATH_MAX];
 	ssize_t len = 0, got;
-	int fd;
+	FREED char *text = NULL;
+	CLOSED int fd = -1;
 
 	snprintf(full, sizeof(full), "%s%s%s", *path == '/' ? "" : directory,
 		 *path == '/' ? "" : "/", path);
@@ -219,19 +215,6 @@ static void read_config(const char *path, const char *directory, char *name, siz
 		len += got;
 	if (text)
 		take_config(text, name, size);
-	free(text);
-	if (fd >= 0)
-		close(fd);
-}
-
-/* xl's own options, before the command; 0: there is no command. */
-static size_t xl_command(const char *const *words, size_t n)
-{
-	size_t i = 1;
-
-	while (i < n && *words[i] == '-')
-		i++;
-	return i < n ? i : 0;
 }
 
 /* Commands may be shortened. */
@@ -245,12 +228,14 @@ static bool is_create(const char *word)
 /* The place of "create" in a command line of xl; 0: it is another command. */
 static size_t find_create(const char *const *words, size_t n)
 {
-	size_t i;
+	size_t i = 1;
 
-	if (!n || strcmp(program(words[0]), "xl") || !(i = xl_command(words, n)) ||
-	    !is_create(words[i]))
+	if (!n || strcmp(program(words[0]), "xl"))
 		return 0;
-	return i;
+	/* xl's own options come before the command. */
+	while (i < n && *words[i] == '-')
+		i++;
+	return i < n && is_create(words[i]) ? i : 0;
 }
 
 size_t launch_xl_name(const char *const *words, size_t n, const char *directory, char *name,
@@ -300,7 +285,8 @@ static size_t take_log_name(pid_t pid, char *name, size_t size)
 
 size_t launch_xl_name_of(pid_t pid, char *name, size_t size)
 {
-	char *text = malloc(COMMAND_ROOM), directory[PATH_MAX];
+	FREED char *text = malloc(COMMAND_ROOM);
+	char directory[PATH_MAX];
 	ssize_t len = text ? proc_read(pid, "cmdline", text, COMMAND_ROOM) : 0;
 	const char *words[WORDS_MAX];
 	size_t n = 0, found = 0;
@@ -310,12 +296,10 @@ size_t launch_xl_name_of(pid_t pid, char *name, size_t size)
 		words[n++] = word;
 	if (find_create(words, n))
 		found = take_log_name(pid, name, size);
-	if (!found) {
-		proc_link(pid, "cwd", -1, directory, sizeof(directory));
-		found = launch_xl_name(words, n, directory, name, size);
-	}
-	free(text);
-	return found;
+	if (found)
+		return found;
+	proc_link(pid, "cwd", -1, directory, sizeof(directory));
+	return launch_xl_name(words, n, directory, name, size);
 }
 
 /* The status that shells give for a command that cannot be executed. */
@@ -339,7 +323,7 @@ struct launcher {
 	int hold;    /* the launcher ends when this is closed */
 	int reports; /* of the launcher */
 	struct launch_report last;
-	char *name; /* of the command */
+	const char *name; /* of the command: its first word */
 };
 
 /* The launcher's own side. */
@@ -461,11 +445,17 @@ static void close_pair(const int *pair)
 			close(pair[i]);
 }
 
-static struct error *start(struct launcher *launcher, char *const *command, const char *directory)
+struct error *launcher_start(char *const *command, const char *directory, struct launcher **out)
 {
+	FREED struct launcher *launcher = calloc(1, sizeof(*launcher));
 	int hold[2] = {-1, -1}, reports[2] = {-1, -1};
 	struct supervisor own = {.directory = directory};
 
+	if (!launcher) {
+		remove_directory(directory);
+		return error_no_memory();
+	}
+	launcher->name = command[0];
 	launcher->pid = -1;
 	if (!pipe2(hold, O_CLOEXEC) && !pipe2(reports, O_CLOEXEC | O_NONBLOCK))
 		launcher->pid = fork();
@@ -488,28 +478,8 @@ static struct error *start(struct launcher *launcher, char *const *command, cons
 	close(reports[1]);
 	launcher->hold = hold[1];
 	launcher->reports = reports[0];
-	return NULL;
-}
-
-struct error *launcher_start(char *const *command, const char *directory, struct launcher **out)
-{
-	struct launcher *launcher = calloc(1, sizeof(*launcher));
-	struct error *err = NULL;
-
-	if (launcher)
-		launcher->name = strdup(command[0]);
-	if (!launcher || !launcher->name) {
-		remove_directory(directory);
-		err = error_no_memory();
-	} else {
-		err = start(launcher, command, directory);
-	}
-	if (err) {
-		free(launcher ? launcher->name : NULL);
-		free(launcher);
-		return err;
-	}
 	*out = launcher;
+	launcher = NULL;
 	return NULL;
 }
 
@@ -523,7 +493,6 @@ void launcher_free(struct launcher *launcher)
 	end = (struct pollfd){.fd = launcher->reports};
 	(void)poll(&end, 1, END_MS);
 	close(launcher->reports);
-	free(launcher->name);
 	free(launcher);
 }
 

@@ -26,7 +26,7 @@ enum launch_state {
 };
 
 /*
- * Starts `command`. `directory` is removed with all sockets in it when the
+ * Starts `command`, whose first word must outlive the launcher. `directory` is removed with all sockets in it when the
  * launcher ends; NULL: there is none. It is removed after errors as well.
  */
 struct error *launcher_start(char *const *command, const char *directory, struct launcher **out);
