@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/owned.h"
 #include "capture/capture.h"
 #include "capture/sampler.h"
 
@@ -59,7 +60,7 @@ static size_t choose_lines(const struct code_line *all, size_t n, uint64_t pc,
 static size_t lines_from(struct target *target, const struct regs *regs, uint64_t start,
 			 struct disassembler *disassembler, struct code_line *lines)
 {
-	struct code_line *all = calloc(ALL_LINES, sizeof(*all));
+	FREED struct code_line *all = calloc(ALL_LINES, sizeof(*all));
 	uint8_t bytes[ALL_LINES];
 	struct window code = {.va = start, .bytes = bytes};
 	size_t n;
@@ -69,9 +70,7 @@ static size_t lines_from(struct target *target, const struct regs *regs, uint64_
 	code.len = (uint32_t)target_read(target, regs, start, bytes,
 					 (size_t)(regs->pc - start) + BEHIND);
 	n = disassemble(disassembler, regs, &code, all, ALL_LINES);
-	n = choose_lines(all, n, regs->pc, lines);
-	free(all);
-	return n;
+	return choose_lines(all, n, regs->pc, lines);
 }
 
 void guest_dump_read_code(struct target *target, const struct images *images,
@@ -146,13 +145,10 @@ static struct error *list_running(struct thread_listing *listing)
 
 static struct error *list_from_view(struct thread_listing *listing, unsigned turn)
 {
-	struct error *err = take_view(listing, turn);
-
-	if (!err && !listing->threads)
-		err = open_system(listing);
-	if (!err)
-		err = guest_threads_list(listing->threads, &listing->memory, &listing->list);
-	return err;
+	TRY(take_view(listing, turn));
+	if (!listing->threads)
+		TRY(open_system(listing));
+	return guest_threads_list(listing->threads, &listing->memory, &listing->list);
 }
 
 static struct error *list_threads(struct thread_listing *listing)
@@ -173,51 +169,35 @@ static struct error *list_threads(struct thread_listing *listing)
 	return err;
 }
 
-static struct error *take_listing(struct thread_listing *listing)
-{
-	enum target_life life;
-	struct error *err = target_check_life(listing->target, &life);
-
-	if (!err && !target_can_read(listing->target))
-		err = error_new(ERR_GUEST, "the memory of this guest cannot be read");
-	if (!err)
-		err = sample_new(listing->target->info.vcpus, FRAME_SIZE, &listing->sample);
-	if (!err)
-		err = list_threads(listing);
-	if (!err)
-		err = list_running(listing);
-	return err;
-}
-
-/* May be called again. */
-static void thread_listing_free(struct thread_listing *listing)
-{
-	free(listing->running);
-	free(listing->is_running);
-	guest_thread_list_free(&listing->list);
-	guest_threads_free(listing->threads);
-	sample_free(listing->sample);
-	*listing = (struct thread_listing){0};
-}
-
 /*
  * Samples an open target until a vCPU shows the kernel, and lists what it has.
  * Must not be moved afterwards. ERR_GUEST: no system that is known runs there.
  */
-static struct error *thread_listing_take(struct target *target, const struct images *images,
-					 struct thread_listing *out)
+static struct error *take_listing(struct target *target, const struct images *images,
+				  struct thread_listing *out)
 {
-	struct error *err;
+	enum target_life life;
 
 	*out = (struct thread_listing){.target = target,
 				       .images = images,
 				       .budget = {.left = STEPS}};
 	out->view = (struct memory_view){target, &out->regs};
 	out->memory = (struct guest_memory){&out->view, memory_view_read, &out->budget};
-	err = take_listing(out);
-	if (err)
-		thread_listing_free(out);
-	return err;
+	TRY(target_check_life(target, &life));
+	if (!target_can_read(target))
+		return error_new(ERR_GUEST, "the memory of this guest cannot be read");
+	TRY(sample_new(target->info.vcpus, FRAME_SIZE, &out->sample));
+	TRY(list_threads(out));
+	return list_running(out);
+}
+
+static void free_listing(struct thread_listing *listing)
+{
+	free(listing->running);
+	free(listing->is_running);
+	guest_thread_list_free(&listing->list);
+	guest_threads_free(listing->threads);
+	sample_free(listing->sample);
 }
 
 struct guest_dump_taken {
@@ -258,7 +238,7 @@ void guest_dump_free(struct guest_dump_taken *taken)
 	free(taken->mappings);
 	free(dump->vcpus);
 	free(dump->threads);
-	thread_listing_free(&taken->listing);
+	free_listing(&taken->listing);
 	short_names_free(dump->names);
 	symbolizer_free(dump->symbolizer);
 	stand_ins_free(taken->stand_ins);
@@ -302,8 +282,7 @@ static struct error *prepare(struct guest_dump_taken *taken, struct target *targ
 #define TRIES_MOST 50
 #define NAP_NS	   (20 * 1000000ull)
 
-static struct error *take_tick(struct guest_dump_taken *taken, struct target *target,
-			       struct tick *tick)
+static struct error *take_tick(struct guest_dump_taken *taken, struct tick *tick)
 {
 	struct priority priority;
 	struct error *err;
@@ -466,12 +445,11 @@ static struct error *take_process(struct guest_dump_taken *taken, size_t i, bool
 /* Frames of all threads, at most: a guest may have many threads with deep stacks. */
 #define THREAD_FRAMES_MAX (1u << 21)
 
-static struct error *take_threads(struct guest_dump_taken *taken, struct target *target,
-				  bool with_mappings)
+static struct error *take_threads(struct guest_dump_taken *taken, bool with_mappings)
 {
 	struct guest_dump *dump = &taken->dump;
 	struct thread_listing *listing = &taken->listing;
-	const struct waiting waiting = {.target = target,
+	const struct waiting waiting = {.target = listing->target,
 					.capture = taken->capture,
 					.memory = &listing->memory,
 					.regs = &listing->regs,
@@ -533,13 +511,13 @@ static struct error *take(struct guest_dump_taken *taken, struct target *target,
 	if (!err)
 		err = prepare(taken, target, options);
 	if (!err)
-		err = take_tick(taken, target, &tick);
+		err = take_tick(taken, &tick);
 	if (!err)
 		err = take_vcpus(taken, target, &tick, wanted, disassembler);
 	if (!err && wanted->threads)
-		err = thread_listing_take(target, taken->images, &taken->listing);
+		err = take_listing(target, taken->images, &taken->listing);
 	if (!err && wanted->threads)
-		err = take_threads(taken, target, wanted->mappings);
+		err = take_threads(taken, wanted->mappings);
 	if (!err)
 		err = image_locator_end(taken->locator);
 	/* Not before stacks are unwound: V8 enters functions in their middle, and the unwinder would follow them from their start. */
