@@ -156,14 +156,9 @@ static json_t *functions(const struct diff *diff)
 	for (size_t i = 0; i < diff->n; i++) {
 		const struct diff_row *row = &diff->rows[i];
 
-		if (json_array_append_new(list,
-					  json_pack("{s:o, s:o, s:o}", "name", json_text(row->name),
-						    "self", change(&row->self_change, row->self),
-						    "total",
-						    change(&row->total_change, row->total)))) {
-			json_decref(list);
-			return NULL;
-		}
+		json_append(&list, json_pack("{s:o, s:o, s:o}", "name", json_text(row->name),
+					     "self", change(&row->self_change, row->self), "total",
+					     change(&row->total_change, row->total)));
 	}
 	return list;
 }

@@ -11,33 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
 #include "view/json.h"
 
 static const char *const state_names[VCPU_STATES] = {"running", "runnable", "blocked"};
 
-/* Text of a guest or a file. */
-static json_t *text(const char *words)
-{
-	char *sanitized = *words ? sanitize_new(words) : NULL;
-	json_t *json = json_string(sanitized ? sanitized : "");
-
-	free(sanitized);
-	return json;
-}
-
 static json_t *hex_bytes(const uint8_t *bytes, size_t len)
 {
-	char *digits = malloc(2 * len + 1);
-	json_t *json;
+	FREED char *digits = malloc(2 * len + 1);
 
 	if (!digits)
 		return NULL;
 	*digits = '\0';
 	for (size_t i = 0; i < len; i++)
 		snprintf(digits + 2 * i, 3, "%02x", bytes[i]);
-	json = json_string(digits);
-	free(digits);
-	return json;
+	return json_string(digits);
 }
 
 static json_t *bit_names(const struct register_value *reg)
@@ -114,7 +102,7 @@ static void add_mapped(const struct guest_dump_trace *trace, uint64_t va, json_t
 
 	if (!at || !at->path)
 		return;
-	json_object_set_new(to, "image", text(at->path));
+	json_object_set_new(to, "image", json_text(at->path));
 	json_object_set_new(to, "image_offset",
 			    json_integer((json_int_t)guest_mapping_offset(at, va)));
 }
@@ -125,18 +113,18 @@ static struct error *add_source(const struct guest_dump *dump, const struct gues
 {
 	const struct location *locations;
 	json_t *list;
+	const struct location *outer;
 	size_t n;
-	struct error *err =
-		symbolizer_locate(dump->symbolizer, frame->addr, frame->kind, &locations, &n);
 
-	if (!err && !locations[n - 1].resolved)
+	TRY(symbolizer_locate(dump->symbolizer, frame->addr, frame->kind, &locations, &n));
+	outer = &locations[n - 1];
+	if (!outer->resolved) {
 		add_mapped(trace, frame->addr, to);
-	if (err || !locations[n - 1].resolved)
-		return err;
-	json_object_set_new(to, "symbol", json_string(locations[n - 1].symbol));
+		return NULL;
+	}
+	json_object_set_new(to, "symbol", json_string(outer->symbol));
 	json_object_set_new(to, "offset",
-			    json_integer(
-				    (json_int_t)location_offset(&locations[n - 1], frame->addr)));
+			    json_integer((json_int_t)location_offset(outer, frame->addr)));
 	list = json_array();
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(list, source(&locations[i]));
@@ -195,8 +183,8 @@ static struct error *add_trace(const struct guest_dump *dump, const struct guest
 static json_t *running_thread(const struct recorded_thread *thread)
 {
 	return json_pack("{s:o, s:o, s:o, s:o, s:b, s:b}", "pid", json_id(thread->pid), "tid",
-			 json_id(thread->tid), "name", text(thread->name), "process",
-			 text(thread->process), "kernel", (int)thread->kernel, "idle",
+			 json_id(thread->tid), "name", json_text(thread->name), "process",
+			 json_text(thread->process), "kernel", (int)thread->kernel, "idle",
 			 (int)thread->idle);
 }
 
@@ -229,11 +217,12 @@ static struct error *add_thread(const struct guest_dump *dump,
 				const struct guest_dump_thread *thread, json_t *list)
 {
 	const struct guest_thread *at = &thread->thread;
-	json_t *json = json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:o, s:b}", "pid",
-				 json_id(at->pid), "tid", (json_int_t)at->tid, "name",
-				 text(at->name), "process", text(thread->process), "state",
-				 guest_thread_state_name(at->state), "cpu", (json_int_t)at->cpu,
-				 "switches", json_known(at->switches), "kernel", (int)at->kernel);
+	json_t *json =
+		json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:o, s:b}", "pid", json_id(at->pid),
+			  "tid", (json_int_t)at->tid, "name", json_text(at->name), "process",
+			  json_text(thread->process), "state", guest_thread_state_name(at->state),
+			  "cpu", (json_int_t)at->cpu, "switches", json_known(at->switches),
+			  "kernel", (int)at->kernel);
 
 	json_array_append_new(list, json);
 	if (!thread->read)
@@ -249,19 +238,17 @@ static struct error *add_thread(const struct guest_dump *dump,
 /* Only where they were asked for. */
 static struct error *add_threads(const struct guest_dump *dump, json_t *to)
 {
-	json_t *list = json_array();
-	struct error *err = NULL;
+	json_t *list;
 
-	if (!dump->n_threads) {
-		json_decref(list);
+	if (!dump->n_threads)
 		return NULL;
-	}
+	list = json_array();
 	json_object_set_new(to, "threads", list);
 	if (dump->trouble)
 		json_object_set_new(to, "trouble", json_string(dump->trouble));
-	for (size_t i = 0; i < dump->n_threads && !err; i++)
-		err = add_thread(dump, &dump->threads[i], list);
-	return err;
+	for (size_t i = 0; i < dump->n_threads; i++)
+		TRY(add_thread(dump, &dump->threads[i], list));
+	return NULL;
 }
 
 static json_t *memory(const struct guest_dump *dump)
@@ -281,9 +268,9 @@ static json_t *guest(const struct guest_dump *dump)
 	const struct target_info *info = dump->info;
 
 	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:I}", "kind", dump->scheme, "id",
-			 text(info->id), "name", text(info->name), "type", text(info->type), "host",
-			 text(info->host), "arch", info->arch->name, "vcpus",
-			 (json_int_t)(info->vcpus - info->spare));
+			 json_text(info->id), "name", json_text(info->name), "type",
+			 json_text(info->type), "host", json_text(info->host), "arch",
+			 info->arch->name, "vcpus", (json_int_t)(info->vcpus - info->spare));
 }
 
 struct error *guest_dump_write_json(const struct guest_dump *dump, FILE *out)

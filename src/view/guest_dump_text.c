@@ -77,7 +77,6 @@ static struct error *dump_code(const struct guest_dump *dump, const struct guest
 		fputs("      (cannot be read)\n", out);
 	for (size_t i = 0; i < vcpu->n_code; i++) {
 		const struct code_line *line = &vcpu->code[i];
-		struct error *err = NULL;
 
 		fputs(line->here ? "  ->  " : "      ", out);
 		put_address(line->va, vcpu->regs->word, out);
@@ -86,9 +85,7 @@ static struct error *dump_code(const struct guest_dump *dump, const struct guest
 		if (*line->text)
 			fprintf(out, "  %s", line->text);
 		if (line->target)
-			err = put_symbol(dump, line->target, out);
-		if (err)
-			return err;
+			TRY(put_symbol(dump, line->target, out));
 		fputc('\n', out);
 	}
 	return NULL;
@@ -127,10 +124,8 @@ static struct error *list_words(const struct guest_dump *dump, const struct wind
 	for (uint32_t at = 0; at + word <= range->len; at += word) {
 		uint64_t value = guest_dump_word(range->bytes + at, word);
 		struct named named;
-		struct error *err = symbolizer_name(dump->symbolizer, value, FRAME_PC, &named);
 
-		if (err)
-			return err;
+		TRY(symbolizer_name(dump->symbolizer, value, FRAME_PC, &named));
 		if (known_only && !named.resolved)
 			continue;
 		fputs("      ", out);
@@ -191,18 +186,17 @@ static struct error *dump_memory(const struct guest_dump *dump,
 				     .len = (uint32_t)memory->len,
 				     .bytes = memory->bytes};
 	const unsigned word = dump->info->arch->word;
-	struct error *err = NULL;
 
 	fprintf(out, "\nmemory   at %#" PRIx64 "%s\n", memory->va,
 		memory->as_stack ? ", as a stack" : "");
 	if (memory->as_stack)
-		err = list_words(dump, &range, word, false, out);
+		TRY(list_words(dump, &range, word, false, out));
 	else
 		dump_bytes(memory, word, out);
 	if (memory->len < memory->asked)
 		fprintf(out, "      (nothing can be read at %#" PRIx64 ")\n",
 			memory->va + memory->len);
-	return err;
+	return NULL;
 }
 
 #define REGISTERS_PER_LINE 4
@@ -215,20 +209,13 @@ static const char *const state_texts[VCPU_STATES] = {
 
 const char *guest_dump_life_text(enum target_life life)
 {
-	switch (life) {
-	case LIFE_PAUSED:
-		return "paused";
-	case LIFE_SHUT_DOWN:
-		return "shut down";
-	case LIFE_CRASHED:
-		return "crashed";
-	case LIFE_GONE:
-		return "gone";
-	case LIFE_RUNS:
-	case LIFE_UNGUARDED:
-		break;
-	}
-	return "runs";
+	static const char *const texts[] = {
+		[LIFE_RUNS] = "runs",	    [LIFE_PAUSED] = "paused",
+		[LIFE_UNGUARDED] = "runs",  [LIFE_SHUT_DOWN] = "shut down",
+		[LIFE_CRASHED] = "crashed", [LIFE_GONE] = "gone",
+	};
+
+	return texts[life];
 }
 
 bool guest_dump_has_mode(const struct guest_dump_vcpu *vcpu)
@@ -261,37 +248,39 @@ static void put_head(const struct guest_dump *dump, FILE *out)
 		fputs("not stopped for this dump\n", out);
 }
 
+/* Name and value, and the names of bits that are set. */
+static void put_register(const struct register_value *reg, int width, FILE *out)
+{
+	char bits[REGISTER_BITS_TEXT];
+
+	fprintf(out, "%-*s %0*" PRIx64, width, reg->name, 2 * reg->bytes, reg->value);
+	if (!reg->bits)
+		return;
+	register_bits_text(reg->bits, reg->value, bits);
+	fprintf(out, "  %s", bits);
+}
+
 static struct error *put_registers(const struct guest_dump *dump,
 				   const struct guest_dump_vcpu *vcpu, FILE *out)
 {
 	const struct registers *registers = &vcpu->registers;
-	char bits[REGISTER_BITS_TEXT];
 	unsigned column = 0;
 
 	for (size_t i = 0; i < registers->n; i++) {
 		const struct register_value *reg = &registers->at[i];
-		struct error *err = NULL;
 
 		if (reg->group != REGISTER_GENERAL)
 			continue;
 		if (i == 0 || reg->bits) {
-			fprintf(out, "%-8s %0*" PRIx64, reg->name, 2 * reg->bytes, reg->value);
-			if (reg->bits)
-				register_bits_text(reg->bits, reg->value, bits);
-			if (reg->bits)
-				fprintf(out, "  %s", bits);
-			else
-				err = put_symbol(dump, vcpu->regs->pc, out);
+			put_register(reg, 8, out);
+			if (!reg->bits)
+				TRY(put_symbol(dump, vcpu->regs->pc, out));
 			fputc('\n', out);
 		} else {
-			column++;
-			fprintf(out, "%-*s %0*" PRIx64 "%s", column == 1 ? 8 : 3, reg->name,
-				2 * reg->bytes, reg->value,
-				column == REGISTERS_PER_LINE ? "\n" : "  ");
-			column %= REGISTERS_PER_LINE;
+			put_register(reg, column ? 3 : 8, out);
+			column = (column + 1) % REGISTERS_PER_LINE;
+			fputs(column ? "  " : "\n", out);
 		}
-		if (err)
-			return err;
 	}
 	if (column)
 		fputc('\n', out);
@@ -300,18 +289,10 @@ static struct error *put_registers(const struct guest_dump *dump,
 
 static void put_group(const struct registers *registers, enum register_group group, FILE *out)
 {
-	char bits[REGISTER_BITS_TEXT];
-
 	for (size_t i = 0; i < registers->n; i++) {
-		const struct register_value *reg = &registers->at[i];
-
-		if (reg->group != group)
+		if (registers->at[i].group != group)
 			continue;
-		fprintf(out, "%-11s %0*" PRIx64, reg->name, 2 * reg->bytes, reg->value);
-		if (reg->bits) {
-			register_bits_text(reg->bits, reg->value, bits);
-			fprintf(out, "  %s", bits);
-		}
+		put_register(&registers->at[i], 11, out);
 		fputc('\n', out);
 	}
 }
@@ -374,27 +355,25 @@ static struct error *put_frame(const struct guest_dump *dump, const struct guest
 	const struct frame *frame = &trace->frames[i];
 	const struct location *locations;
 	size_t n;
-	struct error *err =
-		symbolizer_locate(dump->symbolizer, frame->addr, frame->kind, &locations, &n);
 
-	for (size_t k = 0; !err && k < n; k++) {
+	TRY(symbolizer_locate(dump->symbolizer, frame->addr, frame->kind, &locations, &n));
+	for (size_t k = 0; k < n; k++) {
 		fprintf(out, "%c%4zu  %0*" PRIx64, frame->trust == TRUST_GUESS ? '?' : ' ', i,
 			2 * (int)word, frame->addr);
 		put_location(dump, trace, &locations[k], frame->addr, out);
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *put_trace(const struct guest_dump *dump, const struct guest_dump_trace *trace,
 			       unsigned word, FILE *out)
 {
-	struct error *err = NULL;
 	bool guesses = false;
 
 	fputs("trace\n", out);
-	for (size_t i = 0; i < trace->n_frames && !err; i++) {
+	for (size_t i = 0; i < trace->n_frames; i++) {
 		guesses = guesses || trace->frames[i].trust == TRUST_GUESS;
-		err = put_frame(dump, trace, i, word, out);
+		TRY(put_frame(dump, trace, i, word, out));
 	}
 	if (trace->end == UNWIND_BROKEN)
 		fputs("         no caller was found: callers may be missing\n", out);
@@ -402,7 +381,7 @@ static struct error *put_trace(const struct guest_dump *dump, const struct guest
 		fprintf(out, "         cut short: %s\n", unwind_end_text(trace->end));
 	if (guesses)
 		fputs("         ? marks callers that may be wrong\n", out);
-	return err;
+	return NULL;
 }
 
 /* Xen does not tell a vCPU that wants a CPU from one whose access to a device is being emulated. */
@@ -440,8 +419,6 @@ static struct error *put_vcpu(const struct guest_dump *dump, const struct guest_
 			      const struct guest_dump_style *style, FILE *out)
 {
 	const struct registers *registers = &vcpu->registers;
-	struct error *err;
-
 	fprintf(out, "\nvCPU %-3" PRIu32 " %s; ", vcpu->id,
 		dump->life == LIFE_RUNS ? state_text(dump, vcpu->state) : "stands still");
 	if (guest_dump_has_mode(vcpu))
@@ -450,9 +427,7 @@ static struct error *put_vcpu(const struct guest_dump *dump, const struct guest_
 	if (vcpu->thread)
 		put_running(vcpu->thread, out);
 	fputc('\n', out);
-	err = put_registers(dump, vcpu, out);
-	if (err)
-		return err;
+	TRY(put_registers(dump, vcpu, out));
 	put_group(registers, REGISTER_CONTROL, out);
 	for (size_t i = 0; i < registers->n_segments; i++)
 		put_segment(dump->info->arch, &registers->segment[i], out);
@@ -460,10 +435,9 @@ static struct error *put_vcpu(const struct guest_dump *dump, const struct guest_
 		put_group(registers, REGISTER_DEBUG, out);
 		put_group(registers, REGISTER_SYSTEM, out);
 	}
-	err = dump_code(dump, vcpu, out);
-	if (!err)
-		err = dump_stack(dump, vcpu, style, out);
-	return err ? err : put_trace(dump, &vcpu->trace, vcpu->regs->word, out);
+	TRY(dump_code(dump, vcpu, out));
+	TRY(dump_stack(dump, vcpu, style, out));
+	return put_trace(dump, &vcpu->trace, vcpu->regs->word, out);
 }
 
 /* The place in the program that called the kernel. */
@@ -491,7 +465,6 @@ static struct error *put_thread(const struct guest_dump *dump,
 				const struct guest_dump_thread *thread, FILE *out)
 {
 	const struct guest_thread *at = &thread->thread;
-	struct error *err;
 
 	fprintf(out, "\nthread %-5" PRIu32 " ", at->tid);
 	put_thread_name(at->kernel, at->name, out);
@@ -507,9 +480,9 @@ static struct error *put_thread(const struct guest_dump *dump,
 		      out);
 		return NULL;
 	}
-	err = put_trace(dump, &thread->trace, dump->info->arch->word, out);
+	TRY(put_trace(dump, &thread->trace, dump->info->arch->word, out));
 	put_program(thread, out);
-	return err;
+	return NULL;
 }
 
 /* Writes one line for a row of off-line vCPUs, none for spare ones; returns how many there are in the row. */
@@ -533,18 +506,16 @@ static size_t put_offline(const struct guest_dump *dump, size_t i, FILE *out)
 struct error *guest_dump_write_text(const struct guest_dump *dump,
 				    const struct guest_dump_style *style, FILE *out)
 {
-	struct error *err = NULL;
-
 	put_head(dump, out);
-	for (size_t i = 0; i < dump->n_vcpus && !err;) {
+	for (size_t i = 0; i < dump->n_vcpus;) {
 		if (dump->vcpus[i].online)
-			err = put_vcpu(dump, &dump->vcpus[i++], style, out);
+			TRY(put_vcpu(dump, &dump->vcpus[i++], style, out));
 		else
 			i += put_offline(dump, i, out);
 	}
-	for (size_t i = 0; i < dump->n_threads && !err; i++)
-		err = put_thread(dump, &dump->threads[i], out);
-	for (size_t i = 0; i < dump->n_memory && !err; i++)
-		err = dump_memory(dump, &dump->memory[i], out);
-	return err;
+	for (size_t i = 0; i < dump->n_threads; i++)
+		TRY(put_thread(dump, &dump->threads[i], out));
+	for (size_t i = 0; i < dump->n_memory; i++)
+		TRY(dump_memory(dump, &dump->memory[i], out));
+	return NULL;
 }

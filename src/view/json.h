@@ -8,16 +8,17 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "base/owned.h"
 #include "symbol/names/display_name.h"
 
 /* A text of a guest or a file; null where there is none. */
 static inline json_t *json_text(const char *text)
 {
-	char *sanitized = text ? sanitize_new(text) : NULL;
-	json_t *json = sanitized ? json_string_nocheck(sanitized) : text ? NULL : json_null();
+	FREED char *sanitized = text ? sanitize_new(text) : NULL;
 
-	free(sanitized);
-	return json;
+	if (!text)
+		return json_null();
+	return sanitized ? json_string_nocheck(sanitized) : NULL;
 }
 
 static inline json_int_t json_count(uint64_t value)
@@ -44,7 +45,7 @@ static inline json_t *json_hex(uint64_t value)
 /* Takes `value` over; without it, *object is NULL from then on. */
 static inline void json_put(json_t **object, const char *key, json_t *value)
 {
-	if (!*object || !value || json_object_set_new_nocheck(*object, key, value)) {
+	if (json_object_set_new_nocheck(*object, key, value)) {
 		json_decref(*object);
 		*object = NULL;
 	}
@@ -53,7 +54,7 @@ static inline void json_put(json_t **object, const char *key, json_t *value)
 /* The same for an array. */
 static inline void json_append(json_t **array, json_t *value)
 {
-	if (*array && json_array_append_new(*array, value)) {
+	if (json_array_append_new(*array, value)) {
 		json_decref(*array);
 		*array = NULL;
 	}

@@ -7,6 +7,7 @@
 
 #include "analysis/name_code.h"
 #include "base/bytes.h"
+#include "base/owned.h"
 #include "view/json.h"
 #include "view/svg/flamegraph.h"
 
@@ -52,10 +53,8 @@ struct page_parts {
 static struct error *put_text(struct bytes *bytes, const char *text)
 {
 	size_t len = strlen(text);
-	struct error *err = bytes_reserve(bytes, len + VARINT_MAX);
 
-	if (err)
-		return err;
+	TRY(bytes_reserve(bytes, len + VARINT_MAX));
 	put_varint(bytes, len);
 	put_bytes(bytes, text, len);
 	return NULL;
@@ -119,8 +118,7 @@ static struct error *put_head(const struct page_parts *parts, const struct page_
 			      unsigned n, const struct page_options *options, struct bytes *bytes)
 {
 	json_t *list = json_array(), *head;
-	char *text = NULL;
-	struct error *err;
+	FREED char *text = NULL;
 
 	for (unsigned i = 0; i < n; i++)
 		json_array_append_new(list, side_json(&sides[i], &parts->rows[i]));
@@ -131,10 +129,8 @@ static struct error *put_head(const struct page_parts *parts, const struct page_
 			 images_json(parts->codes), "kinds", kinds_json(), "sides", list);
 	if (head)
 		text = json_dumps(head, JSON_COMPACT);
-	err = text ? put_text(bytes, text) : error_no_memory();
-	free(text);
 	json_decref(head);
-	return err;
+	return text ? put_text(bytes, text) : error_no_memory();
 }
 
 /* The full name, and the short one if it is another. */
@@ -164,43 +160,36 @@ static uint32_t package_color(const char *name)
 static struct error *put_names(const struct page_parts *parts, struct bytes *bytes)
 {
 	const uint32_t n = page_tree_names(parts->tree);
-	struct error *err = bytes_reserve(bytes, VARINT_MAX);
 	bool unresolved;
 
-	if (!err)
-		put_varint(bytes, n);
-	for (uint32_t i = 0; i < n && !err; i++) {
+	TRY(bytes_reserve(bytes, VARINT_MAX));
+	put_varint(bytes, n);
+	for (uint32_t i = 0; i < n; i++) {
 		const char *name = page_tree_name(parts->tree, i, &unresolved);
 
-		err = short_names_add(parts->shorts, name, strlen(name));
+		TRY(short_names_add(parts->shorts, name, strlen(name)));
 	}
-	for (uint32_t i = 0; i < n && !err; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		const char *name = page_tree_name(parts->tree, i, &unresolved);
 		const uint32_t color = flamegraph_color(name, unresolved, false);
 
-		err = put_name(parts, name, bytes);
-		if (!err)
-			err = bytes_reserve(bytes, 6 + VARINT_MAX);
-		if (err)
-			break;
+		TRY(put_name(parts, name, bytes));
+		TRY(bytes_reserve(bytes, 6 + VARINT_MAX));
 		put_color(bytes, color);
 		put_color(bytes, unresolved ? color : package_color(name));
 		put_varint(bytes, (uint64_t)name_codes_image_of(parts->codes, name) << 3 |
 					  name_codes_kind_of(parts->codes, name));
 	}
-	return err;
+	return NULL;
 }
 
 /* All of the code but its rows. */
 static struct error *put_code(const struct page_code *code, struct bytes *bytes)
 {
-	struct error *err = put_text(bytes, code ? code->text : "");
-
-	if (err || !code)
-		return err;
-	err = bytes_reserve(bytes, VARINT_MAX * (2 + 2 * (size_t)code->n_nodes));
-	if (err)
-		return err;
+	TRY(put_text(bytes, code ? code->text : ""));
+	if (!code)
+		return NULL;
+	TRY(bytes_reserve(bytes, VARINT_MAX * (2 + 2 * (size_t)code->n_nodes)));
 	put_varint(bytes, code->n_nodes - 1);
 	for (uint32_t i = 1; i < code->n_nodes; i++) {
 		put_varint(bytes, i - code->nodes[i].parent);

@@ -22,6 +22,7 @@
 #include "analysis/functions.h"
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "recording/stacks.h"
 #include "view/json.h"
 
@@ -55,7 +56,6 @@ struct code_writer {
 	struct source_texts *texts;
 	json_t *lines;
 	struct part_rows *rows; /* [annotation->n] */
-	struct ids *ids;	/* of parent and row: nodes but the root */
 	size_t nodes_room;
 	uint32_t *of_stack; /* [n_stacks]: its node times PAGE_CODE_ENDS, plus its end */
 	uint32_t n_stacks;
@@ -64,7 +64,7 @@ struct code_writer {
 static json_t *line_json(const struct code_writer *w, const struct code_row *row)
 {
 	const struct location *first = row->n_at ? row->at : NULL;
-	char *text =
+	FREED char *text =
 		first && first->file ? source_texts_line(w->texts, first->file, first->line) : NULL;
 	json_t *line = json_pack("[s?]", text);
 
@@ -72,7 +72,6 @@ static json_t *line_json(const struct code_writer *w, const struct code_row *row
 		json_array_append_new(line,
 				      json_pack("[s, s?, I]", row->at[i].function, row->at[i].file,
 						(json_int_t)row->at[i].line));
-	free(text);
 	return line;
 }
 
@@ -89,16 +88,14 @@ static json_t *row_json(struct code_writer *w, const struct code_part *part,
 			const struct code_row *row, const struct code_row *before, size_t folded)
 {
 	const char *target = annotation_target(w->annotation, part, row);
-	char address[20], *text = NULL;
-	json_t *json;
+	FREED char *text = NULL;
+	char address[20];
 
 	snprintf(address, sizeof(address), "%" PRIx64, row->line.va);
 	if (target && asprintf(&text, "%s <%s>", row->line.text, target) < 0)
 		text = NULL;
-	json = json_pack("[s, s, I, I]", address, text ? text : row->line.text,
+	return json_pack("[s, s, I, I]", address, text ? text : row->line.text,
 			 line_of(w, row, before), (json_int_t)folded);
-	free(text);
-	return json;
 }
 
 /* Numbers the rows that are shown from `first` on; returns how many numbers they take. */
@@ -155,25 +152,23 @@ static void drop_parts(struct code_writer *w)
 }
 
 /* Finds or adds the node of a stack's frame on that of its caller. */
-static struct error *add_node(struct code_writer *w, const struct code_place *place,
-			      struct page_code *code, uint32_t *node)
+static struct error *add_node(struct code_writer *w, struct ids *ids,
+			      const struct code_place *place, struct page_code *code,
+			      uint32_t *node)
 {
 	const struct part_rows *rows = &w->rows[place->part];
 	const size_t last = w->annotation->part[place->part].n;
 	const uint32_t parent = *node;
 	const uint32_t row = rows->number[place->row == CODE_NO_ROW ? last : place->row];
-	struct error *err;
 	uint32_t id;
 	bool added;
 
 	assert(row != NO_NUMBER);
-	err = ids_get(w->ids, parent, row, &id, &added);
-	if (!err && added)
-		err = ARRAY_RESERVE(&code->nodes, &w->nodes_room, id + (size_t)2);
-	if (err)
-		return err;
+	TRY(ids_get(ids, parent, row, &id, &added));
+	if (added)
+		TRY(ARRAY_RESERVE(&code->nodes, &w->nodes_room, id + (size_t)2));
 	*node = id + 1;
-	code->n_nodes = ids_count(w->ids) + 1;
+	code->n_nodes = ids_count(ids) + 1;
 	code->nodes[*node] = (struct page_code_node){parent, row};
 	return NULL;
 }
@@ -190,22 +185,22 @@ static struct error *add_nodes(struct code_writer *w, const bool *used, struct p
 	const struct stacks *stacks = w->options->profile->stacks;
 	uint32_t *of_stack = w->of_stack;
 	struct code_place place;
-	struct error *err = ids_new(&w->ids);
+	struct ids *ids = NULL; /* of parent and row: nodes but the root */
+	struct error *err = ids_new(&ids);
 
 	code->n_nodes = 1;
 	of_stack[0] = 0;
 	for (uint32_t i = 1; i < w->n_stacks && !err && code->n_nodes <= NODES_MAX; i++) {
 		of_stack[i] = of_stack[stacks_node(stacks, i)->parent];
 		if (used[i] && find_place(w, i, &place))
-			err = add_node(w, &place, code, &of_stack[i]);
+			err = add_node(w, ids, &place, code, &of_stack[i]);
 	}
 	for (uint32_t i = 0; i < w->n_stacks && !err && code->n_nodes <= NODES_MAX; i++) {
 		of_stack[i] *= PAGE_CODE_ENDS;
 		if (used[i] && find_place(w, i, &place))
 			of_stack[i] += place.misplaced ? PAGE_CODE_MISPLACED : PAGE_CODE_SELF;
 	}
-	ids_free(w->ids);
-	w->ids = NULL;
+	ids_free(ids);
 	return err;
 }
 
@@ -213,27 +208,22 @@ static struct error *build_nodes(struct code_writer *w, struct page_code *code)
 {
 	const struct profile *profile = w->options->profile;
 	const uint32_t n = w->annotation->n ? stacks_count(profile->stacks) : 0;
-	bool *used = calloc(n + (size_t)1, sizeof(*used));
-	struct error *err = used ? NULL : error_no_memory();
+	FREED bool *used = calloc(n + (size_t)1, sizeof(*used));
 
 	w->of_stack = calloc(n + (size_t)1, sizeof(*w->of_stack));
 	w->n_stacks = n;
-	if (!err && !w->of_stack)
-		err = error_no_memory();
-	if (!err && n)
+	if (!used || !w->of_stack)
+		return error_no_memory();
+	if (n)
 		profile_mark_used(profile, &profile->cells, used);
-	if (!err)
-		err = ARRAY_RESERVE(&code->nodes, &w->nodes_room, 1);
-	if (!err)
-		code->nodes[0] = (struct page_code_node){0};
-	if (!err)
-		err = add_nodes(w, used, code);
-	while (!err && code->n_nodes > NODES_MAX) {
+	TRY(ARRAY_RESERVE(&code->nodes, &w->nodes_room, 1));
+	code->nodes[0] = (struct page_code_node){0};
+	TRY(add_nodes(w, used, code));
+	while (code->n_nodes > NODES_MAX) {
 		drop_parts(w);
-		err = add_nodes(w, used, code);
+		TRY(add_nodes(w, used, code));
 	}
-	free(used);
-	return err;
+	return NULL;
 }
 
 static json_t *rows_json(struct code_writer *w, const struct code_part *part,

@@ -22,6 +22,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "profile/time_buckets.h"
 #include "profile/weighting.h"
 
@@ -248,7 +249,7 @@ static struct error *estimate_length(const struct packed *packed, const struct p
 {
 	struct page_sample_reader reader = start_at(packed->first);
 	uint64_t rows = 0, saved[64] = {0}; /* by the power of two */
-	uint32_t *last;
+	FREED uint32_t *last = NULL;
 	unsigned power = 0;
 
 	if (packed->n <= most)
@@ -270,7 +271,6 @@ static struct error *estimate_length(const struct packed *packed, const struct p
 		rows++;
 		*slot = bucket;
 	}
-	free(last);
 	for (rows -= saved[0]; rows > most && *length <= packed->before.time_ns; *length *= 2)
 		rows -= saved[++power];
 	return NULL;
@@ -372,20 +372,17 @@ static struct error *key_of(struct page_samples *samples, const struct tick_entr
 			    uint32_t *key)
 {
 	struct page_log *log = samples->log;
-	struct error *err;
 	bool added;
 
 	*key = entry->stack;
 	if (!log->ids)
 		return NULL;
-	err = ids_get(log->ids, entry->stack, entry->thread, key, &added);
-	if (!err && added)
-		err = ARRAY_RESERVE(&samples->pairs, &log->pairs_room, *key + (size_t)1);
-	if (!err && added) {
-		samples->pairs[*key] = (struct page_pair){entry->stack, entry->thread};
-		samples->n_pairs++;
-	}
-	return err;
+	TRY(ids_get(log->ids, entry->stack, entry->thread, key, &added));
+	if (!added)
+		return NULL;
+	TRY(ARRAY_RESERVE(&samples->pairs, &log->pairs_room, *key + (size_t)1));
+	samples->pairs[samples->n_pairs++] = (struct page_pair){entry->stack, entry->thread};
+	return NULL;
 }
 
 static struct error *add_entry(struct page_samples *samples, const struct tick *tick,

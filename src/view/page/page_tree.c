@@ -14,6 +14,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "recording/stacks.h"
 
 /* As many as a stack store can hold: positions have 32 bits. */
@@ -118,18 +119,16 @@ static struct error *resolve_node(struct page_tree *tree, const struct tree_side
 	struct tree_answer *answer = answer_of(side, node);
 	const struct location *at;
 	size_t n;
-	struct error *err;
 
 	if (answer->n)
 		return NULL;
-	err = symbolizer_locate_node(side->from->symbolizer, side->from->profile->stacks, node, &at,
-				     &n);
+	TRY(symbolizer_locate_node(side->from->symbolizer, side->from->profile->stacks, node, &at,
+				   &n));
 	answer->first = tree->n_functions;
-	for (size_t i = 0; !err && i < n; i++)
-		err = add_function(tree, side, &at[i]);
-	if (!err)
-		answer->n = (uint32_t)n;
-	return err;
+	for (size_t i = 0; i < n; i++)
+		TRY(add_function(tree, side, &at[i]));
+	answer->n = (uint32_t)n;
+	return NULL;
 }
 
 /* Links a stack and its callers, up to the first that is there. */
@@ -352,47 +351,41 @@ static struct error *write_outer(struct page_tree *tree, const struct outer_stac
 static struct error *name_outer(struct page_tree *tree, struct outer_stack *stacks)
 {
 	const struct page_side *from = tree->sides[0].from;
-	struct error *err = NULL;
 
-	for (uint32_t i = 0; i < from->samples->n_pairs && !err; i++) {
+	for (uint32_t i = 0; i < from->samples->n_pairs; i++) {
 		const char *name;
 
-		err = from->outer->name(from->outer->ctx, from->samples->pairs[i].thread, &name);
+		TRY(from->outer->name(from->outer->ctx, from->samples->pairs[i].thread, &name));
 		stacks[i].pair = i;
-		if (!err)
-			err = number_name(tree, name, false, &stacks[i].rank);
+		TRY(number_name(tree, name, false, &stacks[i].rank));
 	}
-	if (!err)
-		err = rank_names(tree);
-	for (uint32_t i = 0; i < from->samples->n_pairs && !err; i++)
+	TRY(rank_names(tree));
+	for (uint32_t i = 0; i < from->samples->n_pairs; i++)
 		stacks[i].rank = tree->rank[stacks[i].rank];
-	return err;
+	return NULL;
 }
 
 static struct error *write_by_thread(struct page_tree *tree)
 {
 	struct tree_side *side = tree->sides;
 	const uint32_t n = side->from->samples->n_pairs;
-	struct outer_stack *stacks = calloc(n + (size_t)1, sizeof(*stacks));
-	struct error *err = NULL;
+	FREED struct outer_stack *stacks = calloc(n + (size_t)1, sizeof(*stacks));
 	size_t end;
 
 	tree->of_pair = calloc(n + (size_t)1, sizeof(*tree->of_pair));
 	if (!stacks || !tree->of_pair)
-		err = error_no_memory();
-	if (!err)
-		err = name_outer(tree, stacks);
-	for (uint32_t i = 0; i < n && !err; i++)
+		return error_no_memory();
+	TRY(name_outer(tree, stacks));
+	for (uint32_t i = 0; i < n; i++)
 		unlink_stack(side, side->from->samples->pairs[i].stack);
-	if (n && !err)
+	if (n)
 		qsort(stacks, n, sizeof(*stacks), by_outer);
-	for (size_t i = 0; i < n && !err; i = end) {
+	for (size_t i = 0; i < n; i = end) {
 		for (end = i + 1; end < n && stacks[end].rank == stacks[i].rank;)
 			end++;
-		err = write_outer(tree, stacks + i, end - i);
+		TRY(write_outer(tree, stacks + i, end - i));
 	}
-	free(stacks);
-	return err;
+	return NULL;
 }
 
 static struct error *begin_side(const struct page_side *from, struct tree_side *side)

@@ -94,15 +94,16 @@ static size_t lane_of(const struct chart *chart, const struct time_bucket_row *r
 
 static int by_weight(const void *a, const void *b)
 {
-	const uint64_t left = ((const struct lane *)a)->weight;
-	const uint64_t right = ((const struct lane *)b)->weight;
+	const struct lane *left = a, *right = b;
 
-	return COMPARE(right, left);
+	return COMPARE(right->weight, left->weight);
 }
 
 static int by_key(const void *a, const void *b)
 {
-	return ((const struct lane *)a)->key < ((const struct lane *)b)->key ? -1 : 1;
+	const struct lane *left = a, *right = b;
+
+	return COMPARE(left->key, right->key);
 }
 
 static struct error *find_lanes(struct chart *chart)
@@ -320,17 +321,14 @@ struct open {
 static struct error *close_boxes(struct chart *chart, struct open *open, uint32_t keep,
 				 uint32_t lane, uint32_t column)
 {
-	struct error *err = NULL;
-
-	while (open->n > keep && !err) {
+	while (open->n > keep) {
 		const uint32_t level = --open->n;
 
-		err = ARRAY_RESERVE(&chart->box, &chart->boxes_room, chart->n_boxes + 1);
-		if (!err)
-			chart->box[chart->n_boxes++] = (struct box){lane, level, open->node[level],
-								    open->from[level], column};
+		TRY(ARRAY_RESERVE(&chart->box, &chart->boxes_room, chart->n_boxes + 1));
+		chart->box[chart->n_boxes++] =
+			(struct box){lane, level, open->node[level], open->from[level], column};
 	}
-	return err;
+	return NULL;
 }
 
 /* Writes the functions of `node`, the outermost first; returns their number. */
@@ -356,10 +354,9 @@ static struct error *add_lane(struct chart *chart, uint32_t lane)
 	const uint32_t *pick = chart->pick + (size_t)lane * chart->columns;
 	uint32_t path[MAX_LEVELS];
 	struct open open = {.n = 0};
-	struct error *err = NULL;
 
 	chart->lane[lane].levels = 1;
-	for (uint32_t column = 0; column < chart->columns && !err; column++) {
+	for (uint32_t column = 0; column < chart->columns; column++) {
 		uint32_t n, same = 0;
 
 		if (column && pick[column] == pick[column - 1])
@@ -367,7 +364,7 @@ static struct error *add_lane(struct chart *chart, uint32_t lane)
 		n = path_of(chart, pick[column], path);
 		while (same < n && same < open.n && open.node[same] == path[same])
 			same++;
-		err = close_boxes(chart, &open, same, lane, column);
+		TRY(close_boxes(chart, &open, same, lane, column));
 		for (; open.n < n; open.n++) {
 			open.node[open.n] = path[open.n];
 			open.from[open.n] = column;
@@ -375,25 +372,24 @@ static struct error *add_lane(struct chart *chart, uint32_t lane)
 		if (n > chart->lane[lane].levels)
 			chart->lane[lane].levels = n;
 	}
-	return err ? err : close_boxes(chart, &open, 0, lane, chart->columns);
+	return close_boxes(chart, &open, 0, lane, chart->columns);
 }
 
 static struct error *find_boxes(struct chart *chart)
 {
 	const struct time_buckets *buckets = chart->in->buckets;
 	const uint64_t most = stretch_of(chart->in) / buckets->bucket_ns;
-	struct error *err = NULL;
 
 	chart->columns = flamegraph_chart_columns(chart->options);
 	if (chart->columns > most)
 		chart->columns = most ? (uint32_t)most : 1;
 	for (;;) {
 		chart->n_boxes = 0;
-		err = choose_picks(chart);
-		for (uint32_t i = 0; i < chart->n_lanes && !err; i++)
-			err = add_lane(chart, i);
-		if (err || chart->n_boxes <= MAX_BOXES || chart->columns == 1)
-			return err;
+		TRY(choose_picks(chart));
+		for (uint32_t i = 0; i < chart->n_lanes; i++)
+			TRY(add_lane(chart, i));
+		if (chart->n_boxes <= MAX_BOXES || chart->columns == 1)
+			return NULL;
 		chart->columns = (chart->columns + 1) / 2;
 	}
 }
@@ -459,16 +455,12 @@ static void put_head(const struct chart *chart)
 {
 	FILE *out = chart->out;
 
+	flamegraph_put_svg(out, "flamegraph", chart->width, chart->height);
 	fprintf(out,
-		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flamegraph\" width=\"%u\" "
-		"height=\"%u\" viewBox=\"0 0 %u %u\" role=\"graphics-document\"\n"
 		" data-order=\"chart\" data-from=\"%" PRIu64 "\" data-to=\"%" PRIu64
-		"\" data-columns=\"%" PRIu32 "\">\n<title>",
-		chart->width, chart->height, chart->width, chart->height, chart->in->from_ns,
-		chart->in->to_ns, chart->columns);
-	flamegraph_put_text(out, chart->options->title ?: TITLE, NAME_CELLS);
-	fputs("</title>\n<desc>", out);
+		"\" data-columns=\"%" PRIu32 "\"",
+		chart->in->from_ns, chart->in->to_ns, chart->columns);
+	flamegraph_put_title(out, chart->options->title ?: TITLE);
 	put_summary(chart);
 	fprintf(out,
 		"</desc>\n<style><![CDATA[\n%s]]></style>\n"

@@ -42,19 +42,12 @@ static uint64_t value_of(const struct flamegraph_layout *layout, uint32_t node)
 void flamegraph_layout_init(struct flamegraph_layout *layout, const struct tree *tree, double width,
 			    double min_width)
 {
+	memset(layout, 0, sizeof(*layout));
 	layout->tree = tree;
 	layout->by_samples = tree->nodes[0].total.weight_ns == 0;
 	layout->total = value_of(layout, 0);
 	layout->unit = layout->total ? width / (double)layout->total : 0;
 	layout->min_width = min_width;
-	layout->drawn = 0;
-	layout->levels = 0;
-	layout->left_out = 0;
-	layout->n_left_out = 0;
-	layout->too_deep = false;
-	layout->ended = false;
-	layout->node = 0;
-	layout->level = 0;
 }
 
 static void take(struct flamegraph_layout *layout, uint32_t node, uint32_t level,
@@ -206,6 +199,22 @@ static void put_line(FILE *out, const char *class, unsigned y, size_t cells, con
 	fputs("</text>\n", out);
 }
 
+void flamegraph_put_svg(FILE *out, const char *class, unsigned width, unsigned height)
+{
+	fprintf(out,
+		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"%s\" width=\"%u\" "
+		"height=\"%u\" viewBox=\"0 0 %u %u\" role=\"graphics-document\"\n",
+		class, width, height, width, height);
+}
+
+void flamegraph_put_title(FILE *out, const char *title)
+{
+	fputs(">\n<title>", out);
+	flamegraph_put_text(out, title, NAME_CELLS);
+	fputs("</title>\n<desc>", out);
+}
+
 void flamegraph_put_heading(FILE *out, const struct flamegraph_options *options, const char *title)
 {
 	const unsigned room = flamegraph_width(options) - 2 * PAD;
@@ -281,7 +290,6 @@ static struct error *measure(struct flamegraph *picture)
 	}
 	picture->levels = picture->layout->levels;
 	picture->left_out = picture->layout->n_left_out;
-
 	picture->bar_y = flamegraph_heading_height(options);
 	picture->frames_y = picture->bar_y + BAR;
 	picture->foot_y = picture->frames_y + picture->levels * ROW;
@@ -334,13 +342,10 @@ static void put_head(const struct flamegraph *picture)
 {
 	FILE *out = picture->out;
 
+	flamegraph_put_svg(out, "flamegraph", picture->width, picture->height);
 	fprintf(out,
-		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flamegraph\""
-		" width=\"%u\" height=\"%u\" viewBox=\"0 0 %u %u\" role=\"graphics-document\"\n"
 		" data-unit=\"%s\" data-order=\"%s\" data-fluid=\"%s\" data-left-out=\"%" PRIu64
 		"\"\n",
-		picture->width, picture->height, picture->width, picture->height,
 		picture->options->changes     ? "change"
 		: picture->layout->by_samples ? "samples"
 					      : "ns",
@@ -356,9 +361,7 @@ static void put_head(const struct flamegraph *picture)
 	put_number(picture, "gap", GAP);
 	put_number(picture, "gap-from", GAP_FROM);
 	put_number(picture, "narrow", NARROW);
-	fputs(">\n<title>", out);
-	flamegraph_put_text(out, picture->options->title ?: TITLE, NAME_CELLS);
-	fputs("</title>\n<desc>", out);
+	flamegraph_put_title(out, picture->options->title ?: TITLE);
 	put_summary(picture);
 	if (picture->left_out)
 		fputs("; ", out);

@@ -85,6 +85,10 @@ void heat_map_write(const struct heat *heat, const struct flamegraph_options *op
 uint32_t flamegraph_node_color(const struct flamegraph_options *options,
 			       const struct tree_node *node);
 
+/* The element of a picture, open for more attributes; then its title, and the begin of its description. */
+void flamegraph_put_svg(FILE *out, const char *class, unsigned width, unsigned height);
+void flamegraph_put_title(FILE *out, const char *title);
+
 /* What pictures begin with, and what colours stand for; `title` unless the options have one. The width is never 0. */
 unsigned flamegraph_width(const struct flamegraph_options *options);
 unsigned flamegraph_heading_height(const struct flamegraph_options *options);

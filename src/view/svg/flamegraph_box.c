@@ -10,17 +10,15 @@
 
 /* One character of a name, escaped. */
 struct glyph {
-	char xml[12]; /* not terminated by a 0 */
+	char xml[12]; /* maybe not terminated by a 0 */
 	uint8_t len;
 	uint8_t cells;
 };
 
-struct range {
-	uint32_t first, last;
-};
-
 /* Control and format characters, and code points that are no characters. */
-static const struct range hidden[] = {
+static const struct {
+	uint32_t first, last;
+} hidden[] = {
 	{0x0000, 0x001f}, {0x007f, 0x009f}, {0x00ad, 0x00ad},	{0x061c, 0x061c}, {0x180e, 0x180e},
 	{0x200b, 0x200b}, {0x200e, 0x200f}, {0x2028, 0x202e},	{0x2060, 0x206f}, {0xfdd0, 0xfdef},
 	{0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff},
@@ -36,31 +34,14 @@ static bool is_hidden(uint32_t c)
 	return false;
 }
 
-static void show_code(struct glyph *glyph, char kind, unsigned digits, uint32_t c)
-{
-	glyph->len = glyph->cells = (uint8_t)(digits + 2);
-	glyph->xml[0] = '\\';
-	glyph->xml[1] = kind;
-	for (unsigned i = 0; i < digits; i++)
-		glyph->xml[2 + i] = "0123456789abcdef"[c >> (4 * (digits - 1 - i)) & 15];
-}
+static const char *const entities[256] = {
+	['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;",
+};
 
-static const char *entity(unsigned char c)
+static void show_code(struct glyph *glyph, char kind, int digits, uint32_t c)
 {
-	switch (c) {
-	case '&':
-		return "&amp;";
-	case '<':
-		return "&lt;";
-	case '>':
-		return "&gt;";
-	case '"':
-		return "&quot;";
-	case '\'':
-		return "&#39;";
-	default:
-		return NULL;
-	}
+	glyph->cells = (uint8_t)sprintf(glyph->xml, "\\%c%0*" PRIx32, kind, digits, c);
+	glyph->len = glyph->cells;
 }
 
 /* Prepares the character at `text` for display; returns its length in bytes. */
@@ -69,23 +50,18 @@ static size_t show(const char *text, struct glyph *glyph)
 	const unsigned char *s = (const unsigned char *)text;
 	uint32_t c;
 	size_t len = utf8_decode(s, 4, &c); /* a 0 byte ends the text: it is in no character */
-	const char *xml = entity(s[0]);
+	const char *xml = entities[s[0]];
 
-	if (len == 0) {
+	if (len == 0)
 		show_code(glyph, 'x', 2, s[0]);
-		return 1;
-	}
-	if (is_hidden(c)) {
-		show_code(glyph,
-			  len == 1  ? 'x'
-			  : len < 4 ? 'u'
-				    : 'U',
-			  len == 1  ? 2
-			  : len < 4 ? 4
-				    : 8,
-			  c);
-		return len;
-	}
+	else if (is_hidden(c) && len == 1)
+		show_code(glyph, 'x', 2, c);
+	else if (is_hidden(c) && len < 4)
+		show_code(glyph, 'u', 4, c);
+	else if (is_hidden(c))
+		show_code(glyph, 'U', 8, c);
+	if (len == 0 || is_hidden(c))
+		return len ?: 1;
 	glyph->cells = c < 0x1100 ? 1 : 2;
 	glyph->len = (uint8_t)(xml ? strlen(xml) : len);
 	memcpy(glyph->xml, xml ? xml : text, glyph->len);

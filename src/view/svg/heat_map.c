@@ -14,9 +14,8 @@
 #define PATCH	    18
 #define LABEL	    64 /* between the seconds that are written */
 
-#define TITLE	   "Heat Map"
-#define SHADES	   9
-#define TEXT_CELLS 1000 /* of longer texts */
+#define TITLE  "Heat Map"
+#define SHADES 9
 
 static const char style[] =
 	".heatmap { background: #fff; font: 13px system-ui, \"Segoe UI\", \"DejaVu Sans\", "
@@ -107,17 +106,14 @@ static void put_head(const struct picture *picture)
 {
 	FILE *out = picture->out;
 
+	flamegraph_put_svg(out, "heatmap", picture->width, picture->height);
 	fprintf(out,
-		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"heatmap\" width=\"%u\" "
-		"height=\"%u\" viewBox=\"0 0 %u %u\" role=\"graphics-document\"\n"
 		" data-first=\"%" PRIu64 "\" data-seconds=\"%" PRIu64 "\" data-columns=\"%" PRIu32
-		"\" data-rows=\"%" PRIu32 "\">\n<title>",
-		picture->width, picture->height, picture->width, picture->height,
+		"\" data-rows=\"%" PRIu32 "\"",
 		picture->heat->first_s, picture->heat->column_s, picture->heat->columns,
 		picture->heat->rows);
-	flamegraph_put_text(out, picture->options->title ?: TITLE, TEXT_CELLS);
-	fputs("</title>\n<desc>Seconds across, the offset in a second down: ", out);
+	flamegraph_put_title(out, picture->options->title ?: TITLE);
+	fputs("Seconds across, the offset in a second down: ", out);
 	put_summary(picture);
 	fprintf(out,
 		"</desc>\n<style><![CDATA[\n%s]]></style>\n"
