@@ -5,10 +5,10 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/preopen.h"
 #include "base/clock.h"
+#include "base/owned.h"
+#include "base/preopen.h"
 #include "cmd/shared/session.h"
 #include "format/format.h"
 #include "profile/profile.h"
@@ -25,7 +25,7 @@ struct classic_trace {
 	const struct target *target;
 	FILE *out; /* NULL: before the first sample */
 	const char *path;
-	const struct stacks *stacks;
+	struct stacks *stacks;
 	struct symbolizer *symbolizer; /* NULL: addresses only */
 	uint64_t start_unix_ns;
 	struct quality quality;
@@ -160,7 +160,7 @@ static void on_missed(void *ctx, uint64_t periods, uint64_t late_ns)
 }
 
 static struct error *sample(struct target *target, const struct classic_args *options,
-			    struct classic_trace *w, struct images *images, struct stacks *stacks,
+			    struct classic_trace *w, struct images *images,
 			    struct sampler_result *result)
 {
 	const struct image_locator_notes notes = {.ctx = (void *)&options->session,
@@ -173,10 +173,8 @@ static struct error *sample(struct target *target, const struct classic_args *op
 	struct error *err;
 
 	sampler.images = images;
-	err = image_locator_new(target, images, &notes, &sampler.locator);
-	if (err)
-		return err;
-	err = sampler_run(target, stacks, &sampler, &sink, result);
+	TRY(image_locator_new(target, images, &notes, &sampler.locator));
+	err = sampler_run(target, w->stacks, &sampler, &sink, result);
 	if (!err)
 		err = image_locator_end(sampler.locator);
 	image_locator_free(sampler.locator);
@@ -185,24 +183,23 @@ static struct error *sample(struct target *target, const struct classic_args *op
 
 static struct error *say_quality(const struct classic_trace *w)
 {
-	char *text;
-	struct error *err = quality_warning(&w->quality, QUALITY_SENTENCES, &text);
+	FREED char *text = NULL;
 
+	TRY(quality_warning(&w->quality, QUALITY_SENTENCES, &text));
 	if (text)
 		cmd_say("warning: %s", text);
-	free(text);
-	return err;
+	return NULL;
 }
 
 static struct error *trace(struct target *target, const struct classic_args *options,
-			   struct classic_trace *w, struct images *images, struct stacks *stacks)
+			   struct classic_trace *w, struct images *images)
 {
 	struct sampler_result result;
 	struct error *err, *closing;
 
 	w->target = target;
 	w->start_unix_ns = clock_unix_ns();
-	err = sample(target, options, w, images, stacks, &result);
+	err = sample(target, options, w, images, &result);
 	if (!err && !w->out)
 		err = begin(w);
 	closing = w->out ? cmd_close_output(w->path, w->out, NULL) : NULL;
@@ -236,7 +233,6 @@ static void load_own_image(const struct target *target, const struct classic_arg
 static struct error *classic(int argc, char **argv, int *status)
 {
 	struct images *images = NULL;
-	struct stacks *stacks = NULL;
 	struct target *target = NULL;
 	struct classic_trace w = {0};
 	struct classic_args options;
@@ -264,16 +260,15 @@ static struct error *classic(int argc, char **argv, int *status)
 	if (!err && !options.session.files.n && *target->info.image)
 		load_own_image(target, &options, images);
 	if (!err)
-		err = stacks_new(&stacks);
+		err = stacks_new(&w.stacks);
 	if (!err && options.resolve)
 		err = symbolizer_new(images, NULL, &w.symbolizer);
 	if (w.symbolizer)
 		symbolizer_set(w.symbolizer, &(struct symbolizer_options){.no_source = true});
-	w.stacks = stacks;
 	if (!err)
-		err = trace(target, &options, &w, images, stacks);
+		err = trace(target, &options, &w, images);
 	symbolizer_free(w.symbolizer);
-	stacks_free(stacks);
+	stacks_free(w.stacks);
 	images_free(images);
 	target_close(target);
 	return err;

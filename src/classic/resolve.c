@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/owned.h"
 #include "format/format.h"
 #include "symbol/names/display_name.h"
 
@@ -28,18 +29,6 @@ struct sink {
 	char *bytes;
 	size_t len; /* bytes that are waiting */
 };
-
-static struct error *sink_new(struct sink *sink, int fd)
-{
-	*sink = (struct sink){.fd = fd, .bytes = malloc(SINK_SIZE)};
-	return sink->bytes ? NULL : error_no_memory();
-}
-
-/* Drops unwritten bytes; the descriptor stays open. */
-static void sink_free(struct sink *sink)
-{
-	free(sink->bytes);
-}
 
 static struct error *write_all(const struct sink *sink, const char *bytes, size_t len)
 {
@@ -92,12 +81,6 @@ static inline struct error *sink_put(struct sink *sink, const char *bytes, size_
 	memcpy(sink->bytes + sink->len, bytes, len);
 	sink->len += len;
 	return NULL;
-}
-
-/* Takes back the last byte that was put; not possible after a flush. */
-static void sink_take_back(struct sink *sink)
-{
-	sink->len--;
 }
 
 /* Up to eight bytes, the first one lowest. */
@@ -168,12 +151,6 @@ static struct error *line_cache_init(struct line_cache *cache)
 	cache->sets = (struct known_set *)memory;
 	cache->text = memory + SETS_SIZE;
 	return NULL;
-}
-
-static void line_cache_free(struct line_cache *cache)
-{
-	if (cache->sets)
-		munmap(cache->sets, MEMORY_SIZE);
 }
 
 /* Bytes of the line that begins at `line`, its newline included; 0: too long for a key. */
@@ -286,9 +263,9 @@ static struct error *put_address(struct trace_resolver *r, uint64_t addr, const 
 				 size_t len)
 {
 	char on_stack[TEXT_LONGEST], *text = on_stack;
+	FREED char *longer = NULL;
 	struct line_key made, *key = make_key(line, r->inside, &made) == len ? &made : NULL;
 	struct symbol symbol;
-	struct error *err;
 	size_t room;
 
 	r->result.addresses++;
@@ -298,13 +275,10 @@ static struct error *put_address(struct trace_resolver *r, uint64_t addr, const 
 	}
 	room = SANITIZE_ROOM(strlen(symbol.name)) + RAW_OFFSET_MAX + 2;
 	if (room > sizeof(on_stack))
-		text = malloc(room);
+		text = longer = malloc(room);
 	if (!text)
 		return error_no_memory();
-	err = put_line(r, key, text, format_line(&symbol, addr, line, len, text), false);
-	if (text != on_stack)
-		free(text);
-	return err;
+	return put_line(r, key, text, format_line(&symbol, addr, line, len, text), false);
 }
 
 /* The value of a hexadecimal digit plus one; 0: it is none. */
@@ -472,11 +446,11 @@ static size_t resolve_block(struct trace_resolver *r, size_t len, bool last, str
 		return (size_t)(newline + 1 - r->block);
 	}
 	if (last) {
-		/* The last line gets its newline for the time being. */
+		/* The last line gets its newline for the time being: the byte that was put last is never flushed. */
 		r->block[len] = '\n';
 		*err = resolve_lines(r, r->block + start, r->block + len + 1);
 		if (!*err)
-			sink_take_back(&r->sink);
+			r->sink.len--;
 		return len;
 	}
 	if (!start && len == BLOCK) {
@@ -530,18 +504,15 @@ static struct error *resolve_all(struct trace_resolver *r, int in, const char *i
 struct error *resolve_trace(const struct images *images, int in, const char *in_name, int out,
 			    struct progress_sink *progress, struct resolve_result *result)
 {
-	struct trace_resolver r = {.images = images, .block = calloc(1, BLOCK + 1 + BEHIND)};
-	struct error *err = r.block ? NULL : error_no_memory();
+	FREED char *block = calloc(1, BLOCK + 1 + BEHIND), *waiting = malloc(SINK_SIZE);
+	struct trace_resolver r = {.images = images, .block = block, .sink = {out, waiting, 0}};
+	struct error *err;
 
-	if (!err)
-		err = sink_new(&r.sink, out);
-	if (!err)
-		err = line_cache_init(&r.cache);
-	if (!err)
-		err = resolve_all(&r, in, in_name, progress);
+	if (!block || !waiting)
+		return error_no_memory();
+	TRY(line_cache_init(&r.cache));
+	err = resolve_all(&r, in, in_name, progress);
+	munmap(r.cache.sets, MEMORY_SIZE);
 	*result = r.result;
-	line_cache_free(&r.cache);
-	sink_free(&r.sink);
-	free(r.block);
 	return err;
 }

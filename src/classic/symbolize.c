@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/owned.h"
 #include "base/privilege.h"
 #include "classic/resolve.h"
 #include "cmd/cmd.h"
@@ -81,23 +82,19 @@ static struct error *symbolize(const char *syms, const char *trace, struct resol
 	struct image_args args = {0};
 	struct images *images = NULL;
 	struct progress_line progress_line;
+	CLOSED int fd = -1;
 	struct error *err;
-	int fd;
 
 	/* Names and progress on the same terminal would be mixed up. */
 	progress_line_init(&progress_line, "symbolize");
 	progress_line.progress.silent = isatty(STDOUT_FILENO);
-	err = image_args_add(&args, syms, true);
-	if (!err)
-		err = open_trace(trace, &fd);
-	if (err)
-		return err;
+	TRY(image_args_add(&args, syms, true));
+	TRY(open_trace(trace, &fd));
 	give_up_rights();
 	err = load(&args, &images);
 	if (!err)
 		err = resolve_trace(images, fd, name, STDOUT_FILENO, &progress_line.progress,
 				    result);
-	close(fd);
 	if (!err)
 		err = close_output();
 	images_free(images);

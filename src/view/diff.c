@@ -2,7 +2,6 @@
 #include "view/diff.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "view/json.h"

@@ -7,7 +7,6 @@
 
 #include "view/guest_dump.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,8 +8,6 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "base/error.h"
-
 enum style { STYLE_PLAIN, STYLE_HEAD, STYLE_WARNING, STYLE_HOT, STYLE_WARM, STYLE_DIM, STYLES };
 
 /* The style of a share of all (0 to 1): hot ones are marked as perf does. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cmd/shared/guest_dump_take.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

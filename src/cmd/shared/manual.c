@@ -135,14 +135,10 @@ void manual_write_options(const struct verb *verb, FILE *out)
 
 /* Completions of shells. A guest's name completes by `uniprof list`. */
 
-static bool is_file(const struct option_row *row)
+/* True if its value is an OPTION_FILE, or an OPTION_DIRECTORY. */
+static bool is_path(const struct option_row *row, const char *kind)
 {
-	return row->values && !strcmp(row->values, OPTION_FILE);
-}
-
-static bool is_directory(const struct option_row *row)
-{
-	return row->values && !strcmp(row->values, OPTION_DIRECTORY);
+	return row->values && !strcmp(row->values, kind);
 }
 
 /* The names of guests, a line each. */
@@ -162,13 +158,13 @@ static void bash_value(const struct verb *verb, const struct option_row *row, FI
 	fprintf(out, "\t%s:--%s", verb->name, row->name);
 	if (row->brief)
 		fprintf(out, "|%s:-%c", verb->name, row->brief);
-	if (is_file(row))
+	if (is_path(row, OPTION_FILE))
 		fputs(") COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", out);
-	else if (is_directory(row))
+	else if (is_path(row, OPTION_DIRECTORY))
 		fputs(") COMPREPLY=($(compgen -d -- \"$word\")); return ;;\n", out);
 	else
 		fprintf(out, ") COMPREPLY=($(compgen -W '%s' -- \"$word\")); return ;;\n",
-			row->values ? row->values : "");
+			row->values ?: "");
 }
 
 static const char *const bash_arguments[] = {
@@ -233,9 +229,9 @@ static void zsh_form(const struct option_row *row, bool brief, FILE *out)
 	fputc(']', out);
 	if (row->argument)
 		fputs(optional ? "::value:" : ":value:", out);
-	if (is_file(row))
+	if (is_path(row, OPTION_FILE))
 		fputs("_files", out);
-	else if (is_directory(row))
+	else if (is_path(row, OPTION_DIRECTORY))
 		fputs("_files -/", out);
 	else if (row->argument && row->values)
 		fprintf(out, "(%s)", row->values);
@@ -289,7 +285,7 @@ static void fish_option(const struct verb *verb, const struct option_row *row, F
 	if (row->brief)
 		fprintf(out, " -s %c", row->brief);
 	if (required)
-		fputs(is_file(row) || is_directory(row) ? " -r -F" : " -x", out);
+		fputs(row->values && *row->values == '<' ? " -r -F" : " -x", out);
 	if (required && row->values && *row->values != '<')
 		fprintf(out, " -a '%s'", row->values);
 	fputs(" -d '", out);

@@ -102,17 +102,16 @@ static struct error *search(struct snapshot_session *writing, const struct sampl
 static struct error *one(struct target *target, struct snapshot_session *writing,
 			 struct sample *sample)
 {
-	bool again = false;
-	struct error *err = target->ops->snapshot(target, sample);
+	bool again = true;
+	struct error *err = NULL;
 
-	if (!err)
-		err = search(writing, sample);
-	if (!err)
-		err = fetch_code(writing, sample, &again);
-	for (unsigned led_on = 0; !err && again && led_on < UNWIND_OTHERS; led_on++) {
+	for (unsigned led_on = 0; !err && again && led_on <= UNWIND_OTHERS; led_on++) {
 		again = false;
-		snapshot_restart(writing->writer);
+		if (led_on)
+			snapshot_restart(writing->writer);
 		err = target->ops->snapshot(target, sample);
+		if (!err && !led_on)
+			err = search(writing, sample);
 		if (!err)
 			err = fetch_code(writing, sample, &again);
 	}
@@ -176,12 +175,11 @@ static struct error *loop(struct target *target, const struct session_options *o
 static struct error *write_samples(struct target *target, const struct session_options *options,
 				   struct snapshot_session *writing, struct sampler_result *result)
 {
-	uint32_t cap = options->sampler.max_stack ? options->sampler.max_stack : STACK_DEFAULT;
+	const uint32_t cap = options->sampler.max_stack ?: STACK_DEFAULT;
 	struct sample *sample;
-	struct error *err = sample_new(target->info.vcpus, cap, &sample);
+	struct error *err;
 
-	if (err)
-		return err;
+	TRY(sample_new(target->info.vcpus, cap, &sample));
 	/*
 	 * The whole stack that may be asked for later, not only the bytes that
 	 * unwinding needs now.
@@ -211,7 +209,7 @@ struct error *snapshot_record(struct target *target, const struct session_option
 	struct images *images = NULL;
 	struct error *err;
 
-	memset(result, 0, sizeof(*result));
+	*result = (struct sampler_result){0};
 	err = session_load_images(target, options, &images);
 	if (!err)
 		err = snapshot_create(options->snapshot, &target->info, &writing.writer);

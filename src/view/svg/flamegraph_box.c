@@ -3,10 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
-
-#include "symbol/names/display_name.h"
 
 /* One character of a name, escaped. */
 struct glyph {
