@@ -63,17 +63,11 @@ static void give_up_rights(void)
 /* A trace does not tell where files were: they are where they were linked, if nobody knows better. */
 static struct error *load(const struct image_args *args, struct images **images)
 {
-	struct error *err = images_new(images);
-
-	if (!err) {
-		images_sandbox(*images);
-		images_names_only(*images);
-	}
-	if (!err)
-		err = image_args_load(args, *images);
-	if (!err && !images_count(*images))
-		err = images_map(*images, 0, 0, false);
-	return err;
+	TRY(images_new(images));
+	images_sandbox(*images);
+	images_names_only(*images);
+	TRY(image_args_load(args, *images));
+	return images_count(*images) ? NULL : images_map(*images, 0, 0, false);
 }
 
 static struct error *symbolize(const char *syms, const char *trace, struct resolve_result *result)

@@ -568,10 +568,9 @@ struct error *guest_dump_take(struct target *target, const struct session_option
 	err = take(taken, target, options, wanted, disassembler);
 	if (!err && !wanted->full_names)
 		err = take_names(&taken->dump);
-	if (err) {
+	if (err)
 		guest_dump_free(taken);
-		return err;
-	}
-	*out = taken;
-	return NULL;
+	else
+		*out = taken;
+	return err;
 }

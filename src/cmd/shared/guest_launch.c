@@ -315,12 +315,11 @@ struct error *guest_launch(char *const *command, const struct guest_launch_optio
 	err = start(launch, command);
 	if (!err)
 		err = await(launch, target);
-	if (err) {
+	if (err)
 		guest_launch_free(launch);
-		return err;
-	}
-	*out = launch;
-	return NULL;
+	else
+		*out = launch;
+	return err;
 }
 
 void guest_launch_free(struct guest_launch *launch)

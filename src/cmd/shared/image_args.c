@@ -330,13 +330,12 @@ struct error *load_images(const struct image_args *args, const struct profile *p
 			  struct images **out, char **doubt)
 {
 	struct image_match l = {.info = &profile->info, .recorded = profile_images(profile)};
-	struct error *err = images_new(&l.images);
+	struct error *err = NULL;
 
-	if (!err) {
-		images_sandbox(l.images);
-		images_names_only(l.images);
-	}
-	if (!err && args->n)
+	TRY(images_new(&l.images));
+	images_sandbox(l.images);
+	images_names_only(l.images);
+	if (args->n)
 		err = image_args_load(args, l.images);
 	if (!err && args->n)
 		err = put_given(&l);

@@ -82,19 +82,11 @@ static int row_of(const struct parser *parser, int found)
 	return i;
 }
 
-static struct error *wrong(const struct verb *verb, int found, const char *given)
-{
-	return cmd_usage_error(verb,
-			       found == ':' ? "option %s lacks its value" : "there is no option %s",
-			       given);
-}
-
 struct error *options_parse(const struct verb *verb, int argc, char **argv, void *options,
 			    int *first)
 {
 	/* '+': options behind a command's name are the command's. ':' tells a value that lacks. */
 	struct parser parser = {.briefs = "+:"};
-	struct error *err = NULL;
 	int found;
 
 	if (verb->takes != TAKES_COMMAND)
@@ -105,20 +97,21 @@ struct error *options_parse(const struct verb *verb, int argc, char **argv, void
 	opterr = 0;
 	/* glibc reads the sign before the options anew only at 0. */
 	optind = 0;
-	while (!err && (found = getopt_long(argc, argv, parser.briefs, parser.longs, NULL)) != -1) {
-		if (found == '?' || found == ':') {
-			const char brief[] = {'-', (char)optopt, 0};
+	while ((found = getopt_long(argc, argv, parser.briefs, parser.longs, NULL)) != -1) {
+		const char brief[] = {'-', (char)optopt, 0};
+		int i;
 
-			err = wrong(verb, found,
-				    optopt && optopt < FIRST_ROW ? brief : argv[optind - 1]);
-		} else {
-			const int i = row_of(&parser, found);
-
-			err = parser.row[i]->take(parser.row[i], optarg, parser.to[i]);
-		}
+		if (found == '?' || found == ':')
+			return cmd_usage_error(verb,
+					       found == ':' ? "option %s lacks its value"
+							    : "there is no option %s",
+					       optopt && optopt < FIRST_ROW ? brief
+									    : argv[optind - 1]);
+		i = row_of(&parser, found);
+		TRY(parser.row[i]->take(parser.row[i], optarg, parser.to[i]));
 	}
 	*first = optind;
-	return err;
+	return NULL;
 }
 
 struct error *options_parse_one(const struct verb *verb, int argc, char **argv, void *options,
@@ -308,13 +301,11 @@ static struct error *take_narrow(option_take *take, const struct option_row *row
 {
 	struct option_row wide = *row;
 	uint64_t number = 0;
-	struct error *err;
 
 	wide.at = 0;
-	err = take(&wide, value, &number);
-	if (!err)
-		*(uint32_t *)field(row, options) = (uint32_t)number;
-	return err;
+	TRY(take(&wide, value, &number));
+	*(uint32_t *)field(row, options) = (uint32_t)number;
+	return NULL;
 }
 
 struct error *take_count32(const struct option_row *row, const char *value, void *options)

@@ -190,12 +190,12 @@ struct error *session_load_images(const struct target *target,
 				  const struct session_options *options, struct images **images)
 {
 	const struct image_spec own = {.path = target->info.image, .names = true};
-	struct error *err = images_new(images);
+	struct error *err;
 
-	if (!err && !options->keep_rights)
+	TRY(images_new(images));
+	if (!options->keep_rights)
 		images_sandbox(*images);
-	if (!err)
-		err = image_args_load(&options->files, *images);
+	err = image_args_load(&options->files, *images);
 	if (err) {
 		images_free(*images);
 		*images = NULL;

@@ -45,6 +45,7 @@
  */
 struct part_rows {
 	uint32_t *number; /* [part->n + 1]; NO_NUMBER: the row is not in the page */
+	uint32_t first;	  /* of these numbers */
 	bool in_page;
 };
 
@@ -131,6 +132,7 @@ static struct error *choose_rows(struct code_writer *w)
 		rows->number = calloc(annotation->part[i].n + 1, sizeof(*rows->number));
 		if (!rows->number)
 			return error_no_memory();
+		rows->first = numbered;
 		n = number_rows(&annotation->part[i], numbered, rows->number);
 		rows->in_page = n <= ROWS_MAX - numbered;
 		numbered += rows->in_page ? n : 0;
@@ -267,16 +269,6 @@ static struct error *functions_json(const struct code_part *part, json_t *array)
 	return err;
 }
 
-/* The number of the part's first row. */
-static uint32_t first_number(const struct code_writer *w, size_t p)
-{
-	uint32_t at = 0;
-
-	while (w->rows[p].number[at] == NO_NUMBER)
-		at++;
-	return w->rows[p].number[at];
-}
-
 static struct error *add_part(struct code_writer *w, size_t p, json_t *parts)
 {
 	const struct code_part *part = &w->annotation->part[p];
@@ -289,7 +281,7 @@ static struct error *add_part(struct code_writer *w, size_t p, json_t *parts)
 	}
 	object = json_pack("{s:s, s:o, s:o, s:b, s:I, s:o, s:o}", "name", part->name, "path",
 			   json_text(part->path), "lacks", json_text(part->lacks), "patched",
-			   part->patched, "first", (json_int_t)first_number(w, p), "functions",
+			   part->patched, "first", (json_int_t)w->rows[p].first, "functions",
 			   functions, "rows", rows_json(w, part, w->rows[p].number));
 	return object && !json_array_append_new(parts, object) ? NULL : error_no_memory();
 }

@@ -434,23 +434,21 @@ static struct error *end_samples(void *ctx)
 
 struct error *page_samples_new(const struct profile_filter *filter, struct page_samples **out)
 {
-	struct page_samples *samples = calloc(1, sizeof(*samples));
-	struct page_log *log = calloc(1, sizeof(*log));
-	struct error *err = samples && log ? NULL : error_no_memory();
+	FREED struct page_samples *samples = calloc(1, sizeof(*samples));
+	FREED struct page_log *log = calloc(1, sizeof(*log));
 
-	if (!err && filter->divide)
-		err = ids_new(&log->ids);
-	if (err) {
-		free(samples);
-		free(log);
-		return err;
-	}
+	if (!samples || !log)
+		return error_no_memory();
+	if (filter->divide)
+		TRY(ids_new(&log->ids));
 	log->filter = *filter;
 	log->most = PACKED_MOST / CHUNK;
 	samples->log = log;
 	samples->listener =
 		(struct profile_listener){.ctx = samples, .tick = add_tick, .end = end_samples};
 	*out = samples;
+	samples = NULL;
+	log = NULL;
 	return NULL;
 }
 
