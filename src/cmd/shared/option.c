@@ -87,7 +87,6 @@ struct error *options_parse(const struct verb *verb, int argc, char **argv, void
 {
 	/* '+': options behind a command's name are the command's. ':' tells a value that lacks. */
 	struct parser parser = {.briefs = "+:"};
-	int found;
 
 	if (verb->takes != TAKES_COMMAND)
 		strcpy(parser.briefs, ":");
@@ -97,10 +96,14 @@ struct error *options_parse(const struct verb *verb, int argc, char **argv, void
 	opterr = 0;
 	/* glibc reads the sign before the options anew only at 0. */
 	optind = 0;
-	while ((found = getopt_long(argc, argv, parser.briefs, parser.longs, NULL)) != -1) {
+	for (;;) {
+		const int found = getopt_long(argc, argv, parser.briefs, parser.longs, NULL);
 		const char brief[] = {'-', (char)optopt, 0};
 		int i;
 
+		*first = optind;
+		if (found == -1)
+			return NULL;
 		if (found == '?' || found == ':')
 			return cmd_usage_error(verb,
 					       found == ':' ? "option %s lacks its value"
@@ -110,8 +113,6 @@ struct error *options_parse(const struct verb *verb, int argc, char **argv, void
 		i = row_of(&parser, found);
 		TRY(parser.row[i]->take(parser.row[i], optarg, parser.to[i]));
 	}
-	*first = optind;
-	return NULL;
 }
 
 struct error *options_parse_one(const struct verb *verb, int argc, char **argv, void *options,

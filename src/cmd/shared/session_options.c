@@ -144,8 +144,8 @@ void session_note(void *ctx, bool warning, const char *text)
 }
 
 /* Loads files that are mapped in a process; skips those that cannot be read. */
-static struct error *load_mapped_files(const struct target_file *files, size_t n,
-				       const struct session_options *options, struct images *images)
+static void load_mapped_files(const struct target_file *files, size_t n,
+			      const struct session_options *options, struct images *images)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct image_spec spec = {.path = files[i].path,
@@ -158,7 +158,6 @@ static struct error *load_mapped_files(const struct target_file *files, size_t n
 			cmd_say("without %s: %s", spec.path, err->text);
 		error_free(err);
 	}
-	return NULL;
 }
 
 /* All that a Linux kernel's file tells is in the guest's memory, too, and unpacked. */
@@ -202,9 +201,8 @@ struct error *session_load_images(const struct target *target,
 	}
 	if (err || options->files.n)
 		return err;
-	if (target->n_files)
-		return load_mapped_files(target->files, target->n_files, options, *images);
-	if (!*target->info.image || is_linux(&target->info))
+	load_mapped_files(target->files, target->n_files, options, *images);
+	if (target->n_files || !*target->info.image || is_linux(&target->info))
 		return NULL;
 	err = images_load(*images, &own, NULL);
 	if (err && !options->quiet)
@@ -255,7 +253,8 @@ struct error *session_load_host_images(const struct target *target,
 	if (err && !options->quiet)
 		cmd_say("no names of the host's kernel: %s", err->text);
 	error_free(err);
-	return load_mapped_files(target->host_files, target->n_host_files, options, *images);
+	load_mapped_files(target->host_files, target->n_host_files, options, *images);
+	return NULL;
 }
 
 void session_drop_rights(const struct target *target, const struct session_options *options)

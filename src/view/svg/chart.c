@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 
 /* Pixels. */
 #define PAD	   10
@@ -218,19 +219,14 @@ static uint32_t tally_heaviest(struct tally *tally, const struct tree *tree)
 struct cells {
 	uint32_t *cell; /* [rows]: lane * columns + column; NO_SAMPLE: none */
 	uint32_t *row;	/* [rows]: by cell */
-	size_t *first;	/* [cells + 1] */
+	size_t *first;	/* [cells + 2]: 0 at first */
 };
 
-static struct error *sort_rows(const struct chart *chart, struct cells *cells)
+static void sort_rows(const struct chart *chart, const struct cells *cells)
 {
 	const struct time_buckets *buckets = chart->in->buckets;
 	const size_t n = chart->n_lanes * chart->columns;
 
-	cells->cell = malloc((buckets->n_rows + 1) * sizeof(*cells->cell));
-	cells->row = malloc((buckets->n_rows + 1) * sizeof(*cells->row));
-	cells->first = calloc(n + 2, sizeof(*cells->first));
-	if (!cells->cell || !cells->row || !cells->first)
-		return error_no_memory();
 	for (size_t i = 0; i < buckets->n_rows; i++) {
 		const uint32_t column = column_of(chart, buckets->rows[i].bucket);
 		const size_t lane = lane_of(chart, &buckets->rows[i]);
@@ -246,7 +242,6 @@ static struct error *sort_rows(const struct chart *chart, struct cells *cells)
 	for (size_t i = 0; i < buckets->n_rows; i++)
 		if (cells->cell[i] != NO_SAMPLE)
 			cells->row[cells->first[cells->cell[i] + 1]++] = (uint32_t)i;
-	return NULL;
 }
 
 /* Samples of other states end what was drawn before, but where there are some that count these do. */
@@ -289,27 +284,26 @@ static void extend(const struct chart *chart, uint32_t *pick)
 static struct error *choose_picks(struct chart *chart)
 {
 	const uint32_t nodes = chart->in->tree->n;
+	const size_t rows = chart->in->buckets->n_rows + 1;
 	const size_t n = chart->n_lanes * chart->columns;
-	struct tally tally = {.at = calloc(nodes, sizeof(*tally.at)),
-			      .touched = malloc(nodes * sizeof(*tally.touched))};
-	struct cells cells = {0};
-	struct error *err =
-		tally.at && tally.touched ? sort_rows(chart, &cells) : error_no_memory();
+	FREED struct tally_node *at = calloc(nodes, sizeof(*at));
+	FREED uint32_t *touched = malloc(nodes * sizeof(*touched));
+	FREED uint32_t *cell = malloc(rows * sizeof(*cell));
+	FREED uint32_t *row = malloc(rows * sizeof(*row));
+	FREED size_t *first = calloc(n + 2, sizeof(*first));
+	const struct cells cells = {cell, row, first};
+	struct tally tally = {at, touched, 0};
 
 	free(chart->pick);
 	chart->pick = malloc((n + 1) * sizeof(*chart->pick));
-	if (!err && !chart->pick)
-		err = error_no_memory();
-	for (size_t i = 0; i < n && !err; i++)
+	if (!at || !touched || !cell || !row || !first || !chart->pick)
+		return error_no_memory();
+	sort_rows(chart, &cells);
+	for (size_t i = 0; i < n; i++)
 		chart->pick[i] = pick_cell(chart, &cells, i, &tally);
-	for (size_t i = 0; i < chart->n_lanes && !err; i++)
+	for (size_t i = 0; i < chart->n_lanes; i++)
 		extend(chart, chart->pick + i * chart->columns);
-	free(cells.cell);
-	free(cells.row);
-	free(cells.first);
-	free(tally.at);
-	free(tally.touched);
-	return err;
+	return NULL;
 }
 
 /* Boxes that are open at a column: from the lane's outermost function on. */
