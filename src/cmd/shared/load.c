@@ -216,8 +216,7 @@ const struct option_row load_options[] = {
 	{"tid", "LIST", 0, take_numbers, AT(filter.tid), .text = "only these threads: 1,234"},
 	{"container", "LIST", 0, take_text, AT(filter.container),
 	 .text = "only threads in these containers (control groups of Linux), as reports name "
-		 "them, "
-		 "or by their paths: nginx.service,docker:0123456789ab"},
+		 "them, or by their paths: nginx.service,docker:0123456789ab"},
 	{"from", "T", 0, take_bound, AT(filter.from_ns),
 	 .text = "only what comes after so much of the recording: 2.5 (seconds), 500ms, 1m; or "
 		 "after a moment: 14:00, 2026-11-21T14:00, yesterday",

@@ -36,8 +36,7 @@ const struct option_row session_sampling_options[] = {
 	{"max-overhead", "PERCENT", 0, take_percent, AT(sampler.max_overhead),
 	 .text = "pause the guest for at most so much of the time, by sampling less often",
 	 .more = "The default is 5 for guests behind a gdb stub or QMP, whose stops take long, and "
-		 "no "
-		 "bound (100) for others.\n"
+		 "no bound (100) for others.\n"
 		 "Whatever is asked for,\n.Nm uniprof\nrests after each sample at least as long as "
 		 "the sample took."},
 	{"max-pause", "T", 0, take_duration, AT(sampler.max_pause_ns),
@@ -48,9 +47,7 @@ const struct option_row session_sampling_options[] = {
 		 "What was given up is counted and told."},
 	{"threads", NULL, 0, take_true, AT(waits),
 	 .text = "also sample the guest's threads that do not run (Linux, Unikraft, Mini-OS, "
-		 "FreeRTOS): "
-		 "where "
-		 "each waits, and for how long",
+		 "FreeRTOS): where each waits, and for how long",
 	 .more = "They are read while the guest runs, so many a tick as\n.Fl -thread-budget\nsays, "
 		 "by turns.\nEach sample stands for the time since its thread was looked at last.\n"
 		 "The readers of recordings show them by\n.Fl -state Ns = Ns Li off-cpu ."},
