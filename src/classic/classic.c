@@ -119,14 +119,10 @@ static struct error *write_stack(struct classic_trace *w, const struct tick_entr
 	for (uint32_t id = entry->stack; id != STACK_ROOT; n++) {
 		const struct stack_node *node = stacks_node(w->stacks, id);
 		struct named named = {.resolved = true};
-		struct error *err = NULL;
 
 		if (w->symbolizer)
-			err = symbolizer_name(w->symbolizer, node->addr, node->kind, &named);
-		if (!err)
-			err = raw_write_frame(node->addr, w->symbolizer ? &named : NULL, w->out);
-		if (err)
-			return err;
+			TRY(symbolizer_name(w->symbolizer, node->addr, node->kind, &named));
+		TRY(raw_write_frame(node->addr, w->symbolizer ? &named : NULL, w->out));
 		w->quality.nameless_leaf += !n && !named.resolved;
 		nameless = nameless || !named.resolved;
 		id = node->parent;
@@ -144,14 +140,13 @@ static struct error *write_stack(struct classic_trace *w, const struct tick_entr
 static struct error *on_tick(void *ctx, const struct tick *tick)
 {
 	struct classic_trace *w = ctx;
-	struct error *err = w->out ? NULL : begin(w);
 
-	for (uint32_t i = 0; i < tick->n && !err; i++)
-		err = write_stack(w, &tick->entries[i]);
+	if (!w->out)
+		TRY(begin(w));
+	for (uint32_t i = 0; i < tick->n; i++)
+		TRY(write_stack(w, &tick->entries[i]));
 	/* The cause is found when the file is closed. */
-	if (!err && ferror(w->out))
-		err = error_new(ERR_OUTPUT, "cannot write %s", w->path);
-	return err;
+	return ferror(w->out) ? error_new(ERR_OUTPUT, "cannot write %s", w->path) : NULL;
 }
 
 static void on_missed(void *ctx, uint64_t periods, uint64_t late_ns)

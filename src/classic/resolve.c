@@ -401,23 +401,21 @@ static inline size_t put_known(struct trace_resolver *r, const struct batch *bat
 /* Whole lines: the byte before `end` is a newline. */
 static struct error *resolve_lines(struct trace_resolver *r, const char *at, const char *end)
 {
-	struct error *err = NULL;
 	struct batch batch;
 
-	while (at < end && !err) {
+	while (at < end) {
 		find_batch(r, at, end, &batch);
 		at = batch.line[batch.n];
-		for (size_t i = 0; i < batch.n && !err; i++) {
-			err = sink_reserve(&r->sink, BATCH * TEXT_LONGEST);
-			if (!err)
-				i += put_known(r, &batch, i);
-			if (!err && i < batch.n)
-				err = resolve_line(r, &batch.line[i], end);
+		for (size_t i = 0; i < batch.n; i++) {
+			TRY(sink_reserve(&r->sink, BATCH * TEXT_LONGEST));
+			i += put_known(r, &batch, i);
+			if (i < batch.n)
+				TRY(resolve_line(r, &batch.line[i], end));
 		}
-		if (!err && batch.n < BATCH && at < end)
-			err = resolve_line(r, &at, end);
+		if (batch.n < BATCH && at < end)
+			TRY(resolve_line(r, &at, end));
 	}
-	return err;
+	return NULL;
 }
 
 /* Passes on the remainder of a line that is longer than the block; returns its length here. */

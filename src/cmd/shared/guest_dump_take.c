@@ -356,12 +356,11 @@ static struct error *take_vcpus(struct guest_dump_taken *taken, struct target *t
 				struct disassembler *disassembler)
 {
 	struct guest_dump *dump = &taken->dump;
-	struct error *err = NULL;
 
 	dump->vcpus = calloc(target->info.vcpus, sizeof(*dump->vcpus));
 	if (!dump->vcpus)
 		return error_no_memory();
-	for (uint32_t i = 0; i < target->info.vcpus && !err; i++) {
+	for (uint32_t i = 0; i < target->info.vcpus; i++) {
 		const struct tick_entry *entry = entry_of(tick, i);
 		struct guest_dump_vcpu *vcpu = &dump->vcpus[dump->n_vcpus];
 
@@ -370,9 +369,9 @@ static struct error *take_vcpus(struct guest_dump_taken *taken, struct target *t
 		dump->n_vcpus++;
 		vcpu->id = i;
 		if (entry)
-			err = take_vcpu(taken, target, entry, disassembler, vcpu);
+			TRY(take_vcpu(taken, target, entry, disassembler, vcpu));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *take_thread(struct guest_dump_taken *taken, const struct waiting *waiting,
@@ -380,11 +379,11 @@ static struct error *take_thread(struct guest_dump_taken *taken, const struct wa
 {
 	const uint64_t listed = out->thread.run;
 	struct waiting_stack stack;
-	struct error *err = waiting_unwind(waiting, &out->thread, true, &stack);
 
+	TRY(waiting_unwind(waiting, &out->thread, true, &stack));
 	out->read = stack.read;
-	if (err || !stack.read)
-		return err;
+	if (!stack.read)
+		return NULL;
 	out->program = stack.program ? 0 : stack.called;
 	/* A thread that ran meanwhile may have executed another program. */
 	if (out->thread.run == listed)
@@ -404,14 +403,11 @@ static struct error *take_mappings(struct guest_dump_taken *taken, const struct 
 					    &taken->mappings_budget};
 	struct guest_mapping_list *to = &taken->mappings[taken->n_processes];
 	const struct guest_thread *end = listing->list.at + listing->list.n, *living = at;
-	struct error *err;
 
 	while (living + 1 < end && living[1].pid == at->pid &&
 	       (living->state == THREAD_ZOMBIE || living->state == THREAD_DEAD))
 		living++;
-	err = guest_threads_mappings(listing->threads, &memory, living, to);
-	if (err)
-		return err;
+	TRY(guest_threads_mappings(listing->threads, &memory, living, to));
 	*out = to;
 	taken->n_processes++;
 	taken->n_mappings += to->n;
@@ -454,7 +450,6 @@ static struct error *take_threads(struct guest_dump_taken *taken, bool with_mapp
 					.regs = &listing->regs,
 					.threads = listing->threads,
 					.locator = taken->locator};
-	struct error *err = NULL;
 	size_t frames = 0;
 
 	dump->trouble = listing->list.trouble;
@@ -463,19 +458,19 @@ static struct error *take_threads(struct guest_dump_taken *taken, bool with_mapp
 	taken->mappings_budget = (struct budget){.left = STEPS};
 	if (!dump->threads || !taken->mappings)
 		return error_no_memory();
-	for (size_t i = 0; i < listing->list.n && !err; i++) {
+	for (size_t i = 0; i < listing->list.n; i++) {
 		struct guest_dump_thread *thread = &dump->threads[i];
 
-		err = take_process(taken, i, with_mappings);
+		TRY(take_process(taken, i, with_mappings));
 		dump->n_threads++;
-		if (!err && frames < THREAD_FRAMES_MAX)
-			err = take_thread(taken, &waiting, thread);
-		else if (!err)
+		if (frames < THREAD_FRAMES_MAX)
+			TRY(take_thread(taken, &waiting, thread));
+		else
 			dump->trouble =
 				"the guest's threads have too many frames: not all are shown";
 		frames += thread->trace.n_frames;
 	}
-	return err;
+	return NULL;
 }
 
 /* Reads memory through the page tables of the first vCPU that was asked for. */
@@ -527,30 +522,27 @@ static struct error *take(struct guest_dump_taken *taken, struct target *target,
 
 static struct error *add_names(struct guest_dump *dump, const struct guest_dump_trace *trace)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < trace->n_frames && !err; i++) {
+	for (size_t i = 0; i < trace->n_frames; i++) {
 		const struct frame *frame = &trace->frames[i];
 		const struct location *at;
-		size_t n = 0;
+		size_t n;
 
-		err = symbolizer_locate(dump->symbolizer, frame->addr, frame->kind, &at, &n);
-		for (size_t k = 0; k < n && !err; k++)
-			err = short_names_add(dump->names, at[k].function, strlen(at[k].function));
+		TRY(symbolizer_locate(dump->symbolizer, frame->addr, frame->kind, &at, &n));
+		for (size_t k = 0; k < n; k++)
+			TRY(short_names_add(dump->names, at[k].function, strlen(at[k].function)));
 	}
-	return err;
+	return NULL;
 }
 
 /* Short names of the functions in all traces: those that are equal stay apart. */
 static struct error *take_names(struct guest_dump *dump)
 {
-	struct error *err = short_names_new(&dump->names);
-
-	for (size_t v = 0; v < dump->n_vcpus && !err; v++)
-		err = add_names(dump, &dump->vcpus[v].trace);
-	for (size_t t = 0; t < dump->n_threads && !err; t++)
-		err = add_names(dump, &dump->threads[t].trace);
-	return err;
+	TRY(short_names_new(&dump->names));
+	for (size_t v = 0; v < dump->n_vcpus; v++)
+		TRY(add_names(dump, &dump->vcpus[v].trace));
+	for (size_t t = 0; t < dump->n_threads; t++)
+		TRY(add_names(dump, &dump->threads[t].trace));
+	return NULL;
 }
 
 struct error *guest_dump_take(struct target *target, const struct session_options *options,

@@ -273,19 +273,17 @@ void session_drop_rights(const struct target *target, const struct session_optio
 
 struct error *session_confine(const struct target *target, const struct session_options *options)
 {
-	struct error *err = preopen_input(target->info.image);
-
-	if (!err && *target->info.image)
-		err = debug_file_preopen_beside(target->info.image);
-	for (size_t i = 0; i < target->n_files && !err; i++)
-		err = preopen_input(target->files[i].path);
-	for (size_t i = 0; i < target->n_host_files && !err; i++)
-		err = preopen_input(target->host_files[i].path);
-	if (!err && target->sees_host)
-		err = preopen_input(HOST_SYMBOLS);
-	if (!err && !options->files.n && *target->info.image)
-		err = debuginfod_preopen(target->info.image);
-	if (!err)
-		session_drop_rights(target, options);
-	return err;
+	TRY(preopen_input(target->info.image));
+	if (*target->info.image)
+		TRY(debug_file_preopen_beside(target->info.image));
+	for (size_t i = 0; i < target->n_files; i++)
+		TRY(preopen_input(target->files[i].path));
+	for (size_t i = 0; i < target->n_host_files; i++)
+		TRY(preopen_input(target->host_files[i].path));
+	if (target->sees_host)
+		TRY(preopen_input(HOST_SYMBOLS));
+	if (!options->files.n && *target->info.image)
+		TRY(debuginfod_preopen(target->info.image));
+	session_drop_rights(target, options);
+	return NULL;
 }

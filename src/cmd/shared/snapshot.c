@@ -92,11 +92,11 @@ static struct error *fetch_code(struct snapshot_session *writing, struct sample 
 static struct error *search(struct snapshot_session *writing, const struct sample *sample)
 {
 	uint64_t took_ns;
-	struct error *err = image_locator_sample(writing->locator, sample, writing->stop, &took_ns);
 
-	while (!err && image_locator_busy(writing->locator) && !*writing->stop)
-		err = image_locator_work(writing->locator, clock_now_ns() + SEARCH_NS);
-	return err;
+	TRY(image_locator_sample(writing->locator, sample, writing->stop, &took_ns));
+	while (image_locator_busy(writing->locator) && !*writing->stop)
+		TRY(image_locator_work(writing->locator, clock_now_ns() + SEARCH_NS));
+	return NULL;
 }
 
 static struct error *one(struct target *target, struct snapshot_session *writing,

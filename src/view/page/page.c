@@ -319,32 +319,25 @@ static struct error *put_data(const struct page_parts *parts, const struct page_
 /* The samples, by the nodes that they end in. */
 static struct error *write_rows(const struct page_side *sides, unsigned n, struct page_parts *parts)
 {
-	struct error *err = NULL;
-
-	for (unsigned i = 0; i < n && !err; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		const struct page_places places = page_tree_places(parts->tree, i);
 
-		err = page_samples_rows(sides[i].samples, sides[i].profile, &places, MAX_ROWS / n,
-					&parts->rows[i]);
+		TRY(page_samples_rows(sides[i].samples, sides[i].profile, &places, MAX_ROWS / n,
+				      &parts->rows[i]));
 		page_samples_drop(sides[i].samples);
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *make_parts(const struct page_side *sides, unsigned n,
 				const struct page_options *options, struct page_parts *parts)
 {
-	struct error *err = page_tree_new(sides, n, &parts->tree);
-
-	if (!err)
-		err = write_rows(sides, n, parts);
-	if (!err)
-		err = name_codes_new(&parts->codes);
-	for (unsigned i = 0; i < n && !err; i++)
-		err = name_codes_add(parts->codes, sides[i].profile, sides[i].symbolizer);
-	if (!err && !options->full_names)
-		err = short_names_new(&parts->shorts);
-	return err;
+	TRY(page_tree_new(sides, n, &parts->tree));
+	TRY(write_rows(sides, n, parts));
+	TRY(name_codes_new(&parts->codes));
+	for (unsigned i = 0; i < n; i++)
+		TRY(name_codes_add(parts->codes, sides[i].profile, sides[i].symbolizer));
+	return options->full_names ? NULL : short_names_new(&parts->shorts);
 }
 
 struct error *page_write(const struct page_side *sides, unsigned n,

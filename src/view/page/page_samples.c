@@ -183,10 +183,7 @@ static uint32_t *find_row(const struct bucket *bucket, const struct sample_row *
 /* Makes room for as many rows as there are slots; all rows are found again. */
 static struct error *index_rows(struct bucket *bucket, uint32_t n_slots)
 {
-	struct error *err = ARRAY_RESERVE(&bucket->slots, &bucket->slots_room, n_slots);
-
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&bucket->slots, &bucket->slots_room, n_slots));
 	bucket->n_slots = n_slots;
 	memset(bucket->slots, 0, n_slots * sizeof(*bucket->slots));
 	for (size_t i = 0; i < bucket->n; i++)
@@ -206,15 +203,11 @@ static struct error *bucket_add(struct bucket *bucket, const struct page_sample 
 {
 	const struct profile_cell cell = page_sample_cell(sample);
 	const struct sample_row new = {.node = node, .vcpu = sample->vcpu, .state = sample->state};
-	struct error *err = NULL;
 	uint32_t *slot;
 
 	if (2 * bucket->n >= bucket->n_slots)
-		err = index_rows(bucket, 2 * bucket->n_slots);
-	if (!err)
-		err = ARRAY_RESERVE(&bucket->row, &bucket->room, bucket->n + 1);
-	if (err)
-		return err;
+		TRY(index_rows(bucket, 2 * bucket->n_slots));
+	TRY(ARRAY_RESERVE(&bucket->row, &bucket->room, bucket->n + 1));
 	slot = find_row(bucket, &new);
 	if (!*slot) {
 		bucket->row[bucket->n++] = new;
@@ -295,10 +288,8 @@ static void gather_squares(struct bucket *bucket)
 
 static struct error *pack_bucket(struct bucket *bucket, uint64_t length, struct packed *packed)
 {
-	struct error *err = NULL;
-
 	gather_squares(bucket);
-	for (size_t i = 0; i < bucket->n && !err; i++) {
+	for (size_t i = 0; i < bucket->n; i++) {
 		const struct sample_row *row = &bucket->row[i];
 		const struct page_sample sample = {.time_ns = bucket->number * length,
 						   .samples = row->cell.samples,
@@ -309,9 +300,9 @@ static struct error *pack_bucket(struct bucket *bucket, uint64_t length, struct 
 						   .state = row->state,
 						   .joined = true};
 
-		err = packed_put(packed, &sample);
+		TRY(packed_put(packed, &sample));
 	}
-	return err;
+	return NULL;
 }
 
 static void packed_free(struct packed *packed)
@@ -395,19 +386,16 @@ static struct error *add_entry(struct page_samples *samples, const struct tick *
 		.weight_ns = weighting_entry(&log->weighting, tick, entry).sampled_ns,
 		.vcpu = (uint16_t)entry->vcpu,
 		.state = entry->state};
-	struct error *err = key_of(samples, entry, &sample.key);
 
+	TRY(key_of(samples, entry, &sample.key));
 	samples->weighted |= sample.weight_ns > 0;
-	if (!err)
-		err = packed_put(&log->packed, &sample);
-	return err;
+	return packed_put(&log->packed, &sample);
 }
 
 static struct error *add_tick(void *ctx, const struct recording_info *info, const struct tick *tick)
 {
 	struct page_samples *samples = ctx;
 	struct page_log *log = samples->log;
-	struct error *err = NULL;
 
 	if (!log->started) {
 		weighting_start(&log->weighting, log->filter.weight, log->filter.states, info);
@@ -416,12 +404,10 @@ static struct error *add_tick(void *ctx, const struct recording_info *info, cons
 	weighting_tick(&log->weighting, tick);
 	log->last_ns = tick->time_ns;
 	log->ticks += 1 + (uint64_t)tick->more;
-	for (uint32_t i = 0; i < tick->n && !err; i++)
+	for (uint32_t i = 0; i < tick->n; i++)
 		if (profile_selects(&log->filter, tick, &tick->entries[i]))
-			err = add_entry(samples, tick, &tick->entries[i]);
-	if (!err && log->packed.chunks > log->most)
-		err = join(log);
-	return err;
+			TRY(add_entry(samples, tick, &tick->entries[i]));
+	return log->packed.chunks > log->most ? join(log) : NULL;
 }
 
 /* Joins those that came since it was done last: what is left then takes less memory than a page. */
@@ -572,19 +558,17 @@ struct error *page_samples_rows(const struct page_samples *samples, const struct
 {
 	const struct page_log *log = samples->log;
 	uint64_t rows;
-	struct error *err;
 
 	*out = (struct page_rows){
 		.bucket_ns =
 			whole_length(log, time_buckets_length(profile->last_ns, profile->ticks))};
-	err = estimate_length(&log->packed, places, max_rows, &out->bucket_ns);
-	while (!err) {
-		err = put_rows(samples, places, out, &rows);
-		if (err || rows <= max_rows || profile->last_ns < out->bucket_ns)
-			break;
+	TRY(estimate_length(&log->packed, places, max_rows, &out->bucket_ns));
+	for (;;) {
+		TRY(put_rows(samples, places, out, &rows));
+		if (rows <= max_rows || profile->last_ns < out->bucket_ns)
+			return NULL;
 		out->bucket_ns *= 2;
 		out->groups = 0;
 		out->written.len = 0;
 	}
-	return err;
 }

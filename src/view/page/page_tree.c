@@ -78,13 +78,13 @@ static struct error *number_name(struct page_tree *tree, const char *text, bool 
 				 uint32_t *number)
 {
 	bool added;
-	struct error *err = ids_get(tree->ids, (uintptr_t)text, 0, number, &added);
 
-	if (!err && added)
-		err = ARRAY_RESERVE(&tree->names, &tree->names_room, *number + (size_t)1);
-	if (!err && added)
-		tree->names[*number] = (struct tree_name){text, unresolved};
-	return err;
+	TRY(ids_get(tree->ids, (uintptr_t)text, 0, number, &added));
+	if (!added)
+		return NULL;
+	TRY(ARRAY_RESERVE(&tree->names, &tree->names_room, *number + (size_t)1));
+	tree->names[*number] = (struct tree_name){text, unresolved};
+	return NULL;
 }
 
 /* Names of all sides belong to the first one's symbolizer. */
@@ -92,19 +92,14 @@ static struct error *add_function(struct page_tree *tree, const struct tree_side
 				  const struct location *at)
 {
 	const char *text = at->function;
-	uint32_t name = 0;
-	struct error *err = NULL;
+	uint32_t name;
 
 	if (side != tree->sides)
-		err = symbolizer_intern(tree->sides[0].from->symbolizer, text, &text);
-	if (!err)
-		err = number_name(tree, text, !at->resolved, &name);
-	if (!err)
-		err = ARRAY_RESERVE(&tree->functions, &tree->functions_room,
-				    tree->n_functions + (size_t)1);
-	if (!err)
-		tree->functions[tree->n_functions++] = (struct tree_function){name, at->inlined};
-	return err;
+		TRY(symbolizer_intern(tree->sides[0].from->symbolizer, text, &text));
+	TRY(number_name(tree, text, !at->resolved, &name));
+	TRY(ARRAY_RESERVE(&tree->functions, &tree->functions_room, tree->n_functions + (size_t)1));
+	tree->functions[tree->n_functions++] = (struct tree_function){name, at->inlined};
+	return NULL;
 }
 
 static struct tree_answer *answer_of(const struct tree_side *side, uint32_t node)
@@ -134,9 +129,7 @@ static struct error *resolve_node(struct page_tree *tree, const struct tree_side
 /* Links a stack and its callers, up to the first that is there. */
 static struct error *link_stack(struct page_tree *tree, struct tree_side *side, uint32_t node)
 {
-	struct error *err = NULL;
-
-	for (uint32_t child = STACK_ROOT; !err;
+	for (uint32_t child = STACK_ROOT;;
 	     child = node, node = stacks_node(side->from->profile->stacks, node)->parent) {
 		const bool fresh = side->child[node] == NOT_HERE;
 
@@ -147,10 +140,9 @@ static struct error *link_stack(struct page_tree *tree, struct tree_side *side, 
 			side->child[node] = child;
 		}
 		if (!fresh || node == STACK_ROOT)
-			break;
-		err = resolve_node(tree, side, node);
+			return NULL;
+		TRY(resolve_node(tree, side, node));
 	}
-	return err;
 }
 
 static void unlink_stack(struct tree_side *side, uint32_t node)
@@ -163,12 +155,11 @@ static void unlink_stack(struct tree_side *side, uint32_t node)
 static struct error *link_all(struct page_tree *tree, struct tree_side *side)
 {
 	struct page_sample_reader reader = page_samples_start(side->from->samples);
-	struct error *err = NULL;
 
-	while (!err && page_samples_next(&reader))
-		err = link_stack(tree, side,
-				 page_samples_stack(side->from->samples, reader.sample.key));
-	return err;
+	while (page_samples_next(&reader))
+		TRY(link_stack(tree, side,
+			       page_samples_stack(side->from->samples, reader.sample.key)));
+	return NULL;
 }
 
 static int by_name(const void *left, const void *right, void *ctx)
@@ -203,10 +194,7 @@ static const struct tree_function *function_at(const struct page_tree *tree,
 
 static struct error *push(struct page_tree *tree, struct step step)
 {
-	struct error *err = ARRAY_RESERVE(&tree->steps, &tree->steps_room, tree->n_steps + 1);
-
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&tree->steps, &tree->steps_room, tree->n_steps + 1));
 	step.rank = tree->rank[function_at(tree, &step)->name];
 	tree->steps[tree->n_steps++] = step;
 	return NULL;
@@ -216,14 +204,13 @@ static struct error *push(struct page_tree *tree, struct step step)
 static struct error *push_children(struct page_tree *tree, unsigned side, uint32_t node)
 {
 	struct tree_side *s = &tree->sides[side];
-	struct error *err = NULL;
 
-	for (uint32_t id = s->child[node]; id && !err; id = s->sibling[id])
-		err = push(tree, (struct step){.node = id,
-					       .k = answer_of(s, id)->n - 1,
-					       .side = side & 1});
+	for (uint32_t id = s->child[node]; id; id = s->sibling[id])
+		TRY(push(tree, (struct step){.node = id,
+					     .k = answer_of(s, id)->n - 1,
+					     .side = side & 1}));
 	s->child[node] = tree->n_nodes - 1;
-	return err;
+	return NULL;
 }
 
 /* Descending: the last step is taken first. */
@@ -237,10 +224,7 @@ static int by_rank(const void *left, const void *right)
 /* Makes what was pushed from `first` on a level. */
 static struct error *begin_level(struct page_tree *tree, size_t first)
 {
-	struct error *err = ARRAY_RESERVE(&tree->levels, &tree->levels_room, tree->n_levels + 1);
-
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&tree->levels, &tree->levels_room, tree->n_levels + 1));
 	if (tree->n_steps - first > 1)
 		qsort(tree->steps + first, tree->n_steps - first, sizeof(*tree->steps), by_rank);
 	tree->levels[tree->n_levels++] = first;
@@ -250,14 +234,11 @@ static struct error *begin_level(struct page_tree *tree, size_t first)
 /* Writes a node, so many levels below the root. */
 static struct error *write_node(struct page_tree *tree, uint32_t depth, uint32_t rank, bool inlined)
 {
-	struct error *err = bytes_reserve(&tree->written, (size_t)2 * VARINT_MAX);
-
-	if (!err && tree->n_nodes == MAX_NODES)
-		err = error_new(ERR_INPUT,
-				"too many different stacks: their tree has more than %u frames",
-				MAX_NODES);
-	if (err)
-		return err;
+	TRY(bytes_reserve(&tree->written, (size_t)2 * VARINT_MAX));
+	if (tree->n_nodes == MAX_NODES)
+		return error_new(ERR_INPUT,
+				 "too many different stacks: their tree has more than %u frames",
+				 MAX_NODES);
 	put_varint(&tree->written, (uint64_t)(tree->depth + 1 - depth) << 1 | inlined);
 	put_varint(&tree->written, rank);
 	tree->depth = depth;
@@ -272,23 +253,20 @@ static struct error *take_step(struct page_tree *tree, size_t level_first, uint3
 	const size_t last = tree->n_steps;
 	size_t first = last;
 	bool inlined = true;
-	struct error *err;
 
 	while (first > level_first && tree->steps[first - 1].rank == rank)
 		inlined &= function_at(tree, &tree->steps[--first])->inlined;
-	err = write_node(tree, depth, rank, inlined);
-	for (size_t i = first; i < last && !err; i++) {
+	TRY(write_node(tree, depth, rank, inlined));
+	for (size_t i = first; i < last; i++) {
 		struct step step = tree->steps[i];
 
 		if (step.k) {
 			step.k--;
-			err = push(tree, step);
+			TRY(push(tree, step));
 		} else {
-			err = push_children(tree, step.side, step.node);
+			TRY(push_children(tree, step.side, step.node));
 		}
 	}
-	if (err)
-		return err;
 	memmove(tree->steps + first, tree->steps + last,
 		(tree->n_steps - last) * sizeof(*tree->steps));
 	tree->n_steps -= last - first;
@@ -299,22 +277,20 @@ static struct error *take_step(struct page_tree *tree, size_t level_first, uint3
 static struct error *write_below(struct page_tree *tree)
 {
 	const uint32_t depth = tree->depth;
-	struct error *err = NULL;
 
-	for (unsigned i = 0; i < tree->n_sides && !err; i++)
+	for (unsigned i = 0; i < tree->n_sides; i++)
 		if (tree->sides[i].child[STACK_ROOT] != NOT_HERE)
-			err = push_children(tree, i, STACK_ROOT);
-	if (!err)
-		err = begin_level(tree, 0);
-	while (!err && tree->n_levels) {
+			TRY(push_children(tree, i, STACK_ROOT));
+	TRY(begin_level(tree, 0));
+	while (tree->n_levels) {
 		const size_t first = tree->levels[tree->n_levels - 1];
 
 		if (tree->n_steps == first)
 			tree->n_levels--;
 		else
-			err = take_step(tree, first, depth + (uint32_t)tree->n_levels);
+			TRY(take_step(tree, first, depth + (uint32_t)tree->n_levels));
 	}
-	return err;
+	return NULL;
 }
 
 /* A stack of a thread, below the name of that. */
@@ -334,17 +310,16 @@ static struct error *write_outer(struct page_tree *tree, const struct outer_stac
 {
 	struct tree_side *side = tree->sides;
 	const struct page_pair *pairs = side->from->samples->pairs;
-	struct error *err = write_node(tree, 1, stacks->rank, false);
 
-	for (size_t i = 0; i < n && !err; i++)
-		err = link_stack(tree, side, pairs[stacks[i].pair].stack);
-	if (!err)
-		err = write_below(tree);
-	for (size_t i = 0; i < n && !err; i++)
+	TRY(write_node(tree, 1, stacks->rank, false));
+	for (size_t i = 0; i < n; i++)
+		TRY(link_stack(tree, side, pairs[stacks[i].pair].stack));
+	TRY(write_below(tree));
+	for (size_t i = 0; i < n; i++)
 		tree->of_pair[stacks[i].pair] = side->child[pairs[stacks[i].pair].stack];
 	for (size_t i = 0; i < n; i++)
 		unlink_stack(side, pairs[stacks[i].pair].stack);
-	return err;
+	return NULL;
 }
 
 /* The names of threads, which stand around their functions. */
@@ -414,16 +389,13 @@ static struct error *begin_side(const struct page_side *from, struct tree_side *
 
 static struct error *write_all(struct page_tree *tree)
 {
-	struct error *err = ids_new(&tree->ids);
-
-	for (unsigned i = 0; i < tree->n_sides && !err; i++)
-		err = link_all(tree, &tree->sides[i]);
-	if (err)
-		return err;
+	TRY(ids_new(&tree->ids));
+	for (unsigned i = 0; i < tree->n_sides; i++)
+		TRY(link_all(tree, &tree->sides[i]));
 	if (tree->sides[0].from->outer)
 		return write_by_thread(tree);
-	err = rank_names(tree);
-	return err ? err : write_below(tree);
+	TRY(rank_names(tree));
+	return write_below(tree);
 }
 
 struct error *page_tree_new(const struct page_side *sides, unsigned n, struct page_tree **out)

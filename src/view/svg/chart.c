@@ -392,13 +392,14 @@ static struct error *measure(struct chart *chart)
 {
 	const struct flamegraph_options *options = chart->options;
 	const struct tree_node *nodes = chart->in->tree->nodes;
-	struct error *err = options->full_names ? NULL : short_names_new(&chart->names);
 	unsigned y = flamegraph_heading_height(options) + AXIS;
 
-	for (size_t i = 0; i < chart->n_boxes && !err; i++) {
+	if (!options->full_names)
+		TRY(short_names_new(&chart->names));
+	for (size_t i = 0; i < chart->n_boxes; i++) {
 		const char *name = nodes[chart->box[i].node].name;
 
-		err = short_names_add(chart->names, name, strlen(name));
+		TRY(short_names_add(chart->names, name, strlen(name)));
 	}
 	chart->lanes_y = y;
 	for (size_t i = 0; i < chart->n_lanes; i++) {
@@ -406,7 +407,7 @@ static struct error *measure(struct chart *chart)
 		y += LABEL + chart->lane[i].levels * ROW + LANE_GAP;
 	}
 	chart->height = y + AXIS + FOOT;
-	return err;
+	return NULL;
 }
 
 static double ns_at(const struct chart *chart, double column)

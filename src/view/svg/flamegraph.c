@@ -278,15 +278,16 @@ static struct error *measure(struct flamegraph *picture)
 {
 	const struct flamegraph_options *options = picture->options;
 	struct flamegraph_frame frame;
-	struct error *err = options->full_names ? NULL : short_names_new(&picture->names);
 
+	if (!options->full_names)
+		TRY(short_names_new(&picture->names));
 	picture->width = flamegraph_width(options);
 	flamegraph_layout_init(picture->layout, picture->tree, picture->width - 2.0 * PAD,
 			       min_width_of(options));
-	while (flamegraph_layout_next(picture->layout, &frame) && !err) {
+	while (flamegraph_layout_next(picture->layout, &frame)) {
 		const char *name = picture->tree->nodes[frame.node].name;
 
-		err = short_names_add(picture->names, name, strlen(name));
+		TRY(short_names_add(picture->names, name, strlen(name)));
 	}
 	picture->levels = picture->layout->levels;
 	picture->left_out = picture->layout->n_left_out;
@@ -294,7 +295,7 @@ static struct error *measure(struct flamegraph *picture)
 	picture->frames_y = picture->bar_y + BAR;
 	picture->foot_y = picture->frames_y + picture->levels * ROW;
 	picture->height = picture->foot_y + FOOT;
-	return err;
+	return NULL;
 }
 
 /* Says what is left out of the picture; nothing if all is drawn. */
