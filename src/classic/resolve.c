@@ -460,18 +460,12 @@ static size_t resolve_block(struct trace_resolver *r, size_t len, bool last, str
 	return start;
 }
 
-/* Bytes, 0 if that cannot be known (a pipe). */
-static uint64_t size_of(int fd)
-{
-	struct stat st;
-
-	return !fstat(fd, &st) && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
-}
-
 static struct error *resolve_all(struct trace_resolver *r, int in, const char *in_name,
 				 struct progress_sink *progress)
 {
-	const uint64_t size = size_of(in);
+	struct stat st;
+	/* 0 if that cannot be known (a pipe). */
+	const uint64_t size = !fstat(in, &st) && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
 	uint64_t total = 0;
 	struct error *err = NULL;
 	size_t have = 0;

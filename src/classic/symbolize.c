@@ -30,22 +30,6 @@ static const char usage[] =
 	"  -h, --help     show this and exit\n"
 	"  -V, --version  show the version and exit\n";
 
-static struct error *open_trace(const char *path, int *fd)
-{
-	*fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
-	if (*fd < 0)
-		return error_errno(ERR_INPUT, errno, "%s: cannot open the trace", path);
-	return NULL;
-}
-
-/* Some file systems tell only when a file is closed that it has no room. */
-static struct error *close_output(void)
-{
-	if (close(STDOUT_FILENO))
-		return error_errno(ERR_OUTPUT, errno, "standard output: cannot write");
-	return NULL;
-}
-
 /* Drops special rights before anything is parsed that others wrote. */
 static void give_up_rights(void)
 {
@@ -83,14 +67,17 @@ static struct error *symbolize(const char *syms, const char *trace, struct resol
 	progress_line_init(&progress_line, "symbolize");
 	progress_line.progress.silent = isatty(STDOUT_FILENO);
 	TRY(image_args_add(&args, syms, true));
-	TRY(open_trace(trace, &fd));
+	fd = strcmp(trace, "-") ? open(trace, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+	if (fd < 0)
+		return error_errno(ERR_INPUT, errno, "%s: cannot open the trace", trace);
 	give_up_rights();
 	err = load(&args, &images);
 	if (!err)
 		err = resolve_trace(images, fd, name, STDOUT_FILENO, &progress_line.progress,
 				    result);
-	if (!err)
-		err = close_output();
+	/* Some file systems tell only when a file is closed that it has no room. */
+	if (!err && close(STDOUT_FILENO))
+		err = error_errno(ERR_OUTPUT, errno, "standard output: cannot write");
 	images_free(images);
 	return err;
 }

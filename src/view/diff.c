@@ -98,11 +98,6 @@ static void put_titles(const struct tty_writer *writer)
 	tty_writer_style(writer, STYLE_PLAIN);
 }
 
-static bool is_large(const struct diff_row *row, double min_share)
-{
-	return row->total_change.before >= min_share || row->total_change.after >= min_share;
-}
-
 void diff_write_text(const struct diff *diff, const struct diff_side sides[2],
 		     const struct diff_style *style, const struct tty_writer *writer)
 {
@@ -113,10 +108,13 @@ void diff_write_text(const struct diff *diff, const struct diff_side sides[2],
 	put_verdict(diff, writer->out);
 	put_titles(writer);
 	for (size_t i = 0; i < diff->n; i++) {
-		if (!is_large(&diff->rows[i], style->min_share))
+		const struct diff_row *row = &diff->rows[i];
+
+		if (!(row->total_change.before >= style->min_share ||
+		      row->total_change.after >= style->min_share))
 			continue;
 		if (!style->rows || shown < style->rows) {
-			put_row(&diff->rows[i], style, writer);
+			put_row(row, style, writer);
 			shown++;
 		} else {
 			more++;

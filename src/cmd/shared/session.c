@@ -217,9 +217,10 @@ static struct error *on_tick(void *ctx, const struct tick *tick)
 static struct error *on_thread(void *ctx, const struct recorded_thread *thread)
 {
 	struct session *session = ctx;
-	struct error *err = session->writer ? NULL : begin(session);
 
-	return err ? err : recording_thread(session->writer, thread);
+	if (!session->writer)
+		TRY(begin(session));
+	return recording_thread(session->writer, thread);
 }
 
 static void on_missed(void *ctx, uint64_t periods, uint64_t late_ns)

@@ -232,12 +232,6 @@ static void put_base64(struct packer *packer, const uint8_t *data, size_t len)
 	}
 }
 
-static struct error *packer_start(struct packer *packer, FILE *out)
-{
-	*packer = (struct packer){.out = out};
-	return deflateInit(&packer->stream, 6) == Z_OK ? NULL : error_no_memory();
-}
-
 static void packer_put(struct packer *packer, const uint8_t *data, size_t len, int flush)
 {
 	uint8_t out[16384];
@@ -291,15 +285,15 @@ static struct error *put_data(const struct page_parts *parts, const struct page_
 {
 	struct bytes head = {0}, code = {0};
 	const struct bytes *nodes;
-	struct packer packer;
+	struct packer packer = {.out = out};
 	struct error *err = put_head(parts, sides, n, options, &head);
 
 	if (!err)
 		err = put_names(parts, &head);
 	if (!err)
 		err = put_code(options->code, &code);
-	if (!err)
-		err = packer_start(&packer, out);
+	if (!err && deflateInit(&packer.stream, 6) != Z_OK)
+		err = error_no_memory();
 	if (!err) {
 		packer_bytes(&packer, &head);
 		packer_number(&packer, page_tree_nodes(parts->tree, &nodes));
