@@ -61,11 +61,6 @@ struct error *take_symbols(const struct option_row *row, const char *value, void
 	return image_args_add((void *)((char *)options + row->at), value, true);
 }
 
-struct error *take_symbols(const struct option_row *row, const char *value, void *options)
-{
-	return image_args_add((void *)((char *)options + row->at), value, true);
-}
-
 struct error *image_args_load(const struct image_args *args, struct images *images)
 {
 	for (size_t i = 0; i < args->n; i++) {
