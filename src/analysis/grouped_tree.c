@@ -6,28 +6,40 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/bytes.h"
+#include "base/owned.h"
 #include "profile/profile.h"
 #include "symbol/names/display_name.h"
 
-static const char *const texts[GROUP_KEYS] = {
-	[GROUP_FUNCTION] = "function", [GROUP_LINE] = "line",	  [GROUP_FILE] = "file",
-	[GROUP_IMAGE] = "image",       [GROUP_VCPU] = "vcpu",	  [GROUP_STATE] = "state",
-	[GROUP_PROCESS] = "process",   [GROUP_THREAD] = "thread", [GROUP_CONTAINER] = "container",
-};
-
+/* A key's own name, by the key, and behind these what perf calls them. */
 static const struct {
 	const char *name;
 	enum group_key key;
-} synonyms[] = {
-	{"sym", GROUP_FUNCTION},     {"symbol", GROUP_FUNCTION}, {"func", GROUP_FUNCTION},
-	{"srcline", GROUP_LINE},     {"srcfile", GROUP_FILE},	 {"dso", GROUP_IMAGE},
-	{"cpu", GROUP_VCPU},	     {"pid", GROUP_PROCESS},	 {"tid", GROUP_THREAD},
+} names[] = {
+	[GROUP_FUNCTION] = {"function", GROUP_FUNCTION},
+	[GROUP_LINE] = {"line", GROUP_LINE},
+	[GROUP_FILE] = {"file", GROUP_FILE},
+	[GROUP_IMAGE] = {"image", GROUP_IMAGE},
+	[GROUP_VCPU] = {"vcpu", GROUP_VCPU},
+	[GROUP_STATE] = {"state", GROUP_STATE},
+	[GROUP_CONTAINER] = {"container", GROUP_CONTAINER},
+	[GROUP_PROCESS] = {"process", GROUP_PROCESS},
+	[GROUP_THREAD] = {"thread", GROUP_THREAD},
+	[GROUP_KEYS] = {"sym", GROUP_FUNCTION},
+	{"symbol", GROUP_FUNCTION},
+	{"func", GROUP_FUNCTION},
+	{"srcline", GROUP_LINE},
+	{"srcfile", GROUP_FILE},
+	{"dso", GROUP_IMAGE},
+	{"cpu", GROUP_VCPU},
+	{"pid", GROUP_PROCESS},
+	{"tid", GROUP_THREAD},
 	{"cgroup", GROUP_CONTAINER},
 };
 
 const char *group_key_text(enum group_key key)
 {
-	return texts[key];
+	return names[key].name;
 }
 
 /* Is it said of a frame? If not, it is of a whole sample. */
@@ -51,33 +63,27 @@ bool group_by_have(const struct group_by *keys, enum group_key key)
 	return false;
 }
 
-bool group_by_divide(const struct group_by *keys)
+/* Is any of them said of frames, or, if not `frames`, of whole samples? */
+static bool tell_of(const struct group_by *keys, bool frames)
 {
 	for (size_t i = 0; i < keys->n; i++)
-		if (!is_of_frame(keys->at[i]))
+		if (is_of_frame(keys->at[i]) == frames)
 			return true;
 	return false;
 }
 
-static bool is(const char *name, const char *text, size_t len)
+bool group_by_divide(const struct group_by *keys)
 {
-	return strlen(name) == len && !strncmp(name, text, len);
+	return tell_of(keys, false);
 }
 
 static bool find(const char *text, size_t len, enum group_key *key)
 {
-	for (int i = 0; i < GROUP_KEYS; i++) {
-		if (is(texts[i], text, len)) {
-			*key = (enum group_key)i;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (strlen(names[i].name) == len && !strncmp(names[i].name, text, len)) {
+			*key = names[i].key;
 			return true;
 		}
-	}
-	for (size_t i = 0; i < sizeof(synonyms) / sizeof(*synonyms); i++) {
-		if (is(synonyms[i].name, text, len)) {
-			*key = synonyms[i].key;
-			return true;
-		}
-	}
 	return false;
 }
 
@@ -101,74 +107,59 @@ bool group_by_parse(const char *text, struct group_by *keys, const char **bad)
 /* Labels of frames: a column for each key. */
 
 struct labeller {
-	const struct profile *profile;
-	struct symbolizer *symbolizer;
-	const struct images *images;
-	const struct group_by *keys;
-	struct pool *pool;
+	struct group_rows rows;
 	/* The sample whose frames are being labelled. */
 	uint16_t vcpu;
 	uint8_t state;
 	uint32_t thread;
-	/* A name being made; grows. */
-	char *text;
-	size_t len, room;
+	struct bytes text; /* a name being made */
 };
 
 /* Unknown values have a name, too: a missing column would shift the others. */
 #define UNKNOWN "[unknown]"
 
-static void labeller_free(struct labeller *labeller)
-{
-	free(labeller->text);
-	labeller->text = NULL;
-}
-
 static struct error *join(struct labeller *l, const char *text)
 {
-	size_t len = strlen(text);
-	struct error *err = ARRAY_RESERVE(&l->text, &l->room, l->len + len);
+	const size_t len = strlen(text);
 
-	if (err)
-		return err;
-	memcpy(l->text + l->len, text, len);
-	l->len += len;
+	TRY(bytes_reserve(&l->text, len));
+	put_bytes(&l->text, text, len);
 	return NULL;
 }
 
 /* The next column. */
 static struct error *append(struct labeller *l, const char *text)
 {
-	struct error *err = l->len ? join(l, "\t") : NULL;
-
-	return err ? err : join(l, text);
+	if (l->text.len)
+		TRY(join(l, "\t"));
+	return join(l, text);
 }
 
 /* The image by the loaded files, or else by the recording's list. */
 static struct error *image_of(const struct labeller *l, const struct stack_node *frame,
 			      const char **name)
 {
-	const struct recorded_images *recorded = profile_images(l->profile);
+	const struct recorded_images *recorded = profile_images(l->rows.profile);
 	const uint64_t va = frame_code(frame->addr, frame->kind);
 	const bool foreign = frame->kind & FRAME_FOREIGN;
-	const struct image *image = l->images && !foreign ? images_at(l->images, va) : NULL;
+	const struct image *image =
+		l->rows.images && !foreign ? images_at(l->rows.images, va) : NULL;
 	const char *path = image && image->file->path ? image->file->path : NULL;
 
 	for (size_t i = 0; i < recorded->n && !path && !foreign; i++)
 		if (va >= recorded->at[i].start && va < recorded->at[i].end)
 			path = recorded->at[i].path;
-	return symbolizer_intern(l->symbolizer, path ? path : UNKNOWN, name);
+	return symbolizer_intern(l->rows.symbolizer, path ? path : UNKNOWN, name);
 }
 
 /* Falls back to the function where no line is known. */
 static struct error *put_line(struct labeller *l, const struct location *function)
 {
 	char number[16];
-	struct error *err;
 
 	snprintf(number, sizeof(number), ":%u", function->line);
-	err = append(l, function->file ? function->file : function->function);
-	return err || !function->file ? err : join(l, number);
+	TRY(append(l, function->file ? function->file : function->function));
+	return function->file ? join(l, number) : NULL;
 }
 
 static void put_id(uint32_t number, char id[16])
@@ -210,28 +201,22 @@ char *group_thread_name(const struct profile *profile, uint32_t number, enum gro
 
 static struct error *put_thread(struct labeller *l, enum group_key key)
 {
-	char *text = group_thread_name(l->profile, l->thread, key);
-	struct error *err = text ? append(l, text) : error_no_memory();
+	FREED char *text = group_thread_name(l->rows.profile, l->thread, key);
 
-	free(text);
-	return err;
+	return text ? append(l, text) : error_no_memory();
 }
 
 struct error *group_outer_name(void *ctx, uint32_t thread, const char **name)
 {
 	const struct group_outer *outer = ctx;
-	char *text = group_thread_name(outer->profile, thread, outer->key);
-	struct error *err =
-		text ? symbolizer_intern(outer->symbolizer, text, name) : error_no_memory();
+	FREED char *text = group_thread_name(outer->profile, thread, outer->key);
 
-	free(text);
-	return err;
+	return text ? symbolizer_intern(outer->symbolizer, text, name) : error_no_memory();
 }
 
 static struct error *put_key(struct labeller *l, enum group_key key, const struct stack_node *frame,
 			     const struct location *function)
 {
-	struct error *err = NULL;
 	const char *text = NULL;
 	char number[16];
 
@@ -245,7 +230,7 @@ static struct error *put_key(struct labeller *l, enum group_key key, const struc
 		text = function->file;
 		break;
 	case GROUP_IMAGE:
-		err = image_of(l, frame, &text);
+		TRY(image_of(l, frame, &text));
 		break;
 	case GROUP_VCPU:
 		snprintf(number, sizeof(number), "%u", l->vcpu);
@@ -261,7 +246,7 @@ static struct error *put_key(struct labeller *l, enum group_key key, const struc
 	case GROUP_KEYS:
 		break;
 	}
-	return err ? err : append(l, text ? text : UNKNOWN);
+	return append(l, text ? text : UNKNOWN);
 }
 
 /* The name of one of the functions of a frame, or of a whole sample if no key says anything of frames. */
@@ -269,85 +254,71 @@ static struct error *label(void *ctx, const struct stack_node *frame,
 			   const struct location *function, const char **name)
 {
 	struct labeller *l = ctx;
-	struct error *err = NULL;
 
-	l->len = 0;
-	for (size_t i = 0; i < l->keys->n && !err; i++)
-		err = put_key(l, l->keys->at[i], frame, function);
-	return err ? err : pool_intern(l->pool, l->text, l->len, name);
+	l->text.len = 0;
+	for (size_t i = 0; i < l->rows.keys->n; i++)
+		TRY(put_key(l, l->rows.keys->at[i], frame, function));
+	return pool_intern(l->rows.pool, (const char *)l->text.data, l->text.len, name);
 }
 
 struct builder {
 	const struct profile *profile;
 	const struct grouped_tree_options *options;
 	struct labeller labels;
-	struct tree *tree; /* or: */
-	struct flat *flat;
-	struct profile_cell total;
-	uint32_t n;   /* stacks */
-	bool *passes; /* [n]: the stack passes `only`; NULL: all do */
+	struct grouped_tree *out;
+	uint32_t n; /* stacks */
 };
 
 static struct error *matches(const struct builder *b, uint32_t id, bool *does)
 {
 	const struct location *functions;
-	size_t n = 0;
-	struct error *err = symbolizer_locate_node(b->labels.symbolizer, b->profile->stacks, id,
-						   &functions, &n);
+	size_t n;
 
+	TRY(symbolizer_locate_node(b->labels.rows.symbolizer, b->profile->stacks, id, &functions,
+				   &n));
 	*does = false;
-	for (size_t i = 0; i < n && !err && !*does; i++)
+	for (size_t i = 0; i < n && !*does; i++)
 		*does = !regexec(b->options->only, functions[i].function, 0, NULL, 0);
-	return err;
+	return NULL;
 }
 
 /* A stack passes if one of its frames matches; parents come first. */
 static struct error *find_passing(struct builder *b)
 {
-	struct error *err = NULL;
+	bool *passes;
 
 	if (!b->options->only)
 		return NULL;
-	b->passes = calloc(b->n, sizeof(*b->passes));
-	if (!b->passes)
+	passes = b->out->passes = calloc(b->n, sizeof(*passes));
+	if (!passes)
 		return error_no_memory();
-	for (uint32_t id = STACK_ROOT + 1; id < b->n && !err; id++) {
-		b->passes[id] = b->passes[stacks_node(b->profile->stacks, id)->parent];
-		if (!b->passes[id])
-			err = matches(b, id, &b->passes[id]);
+	b->out->n_passes = b->n;
+	for (uint32_t id = STACK_ROOT + 1; id < b->n; id++) {
+		passes[id] = passes[stacks_node(b->profile->stacks, id)->parent];
+		if (!passes[id])
+			TRY(matches(b, id, &passes[id]));
 	}
-	return err;
+	return NULL;
 }
 
 /* Adds all samples to one node or row. */
 static struct error *add_samples(struct builder *b, const struct profile_cell *all)
 {
 	const char *name;
-	uint32_t node = 0;
-	struct error *err = label(&b->labels, NULL, NULL, &name);
+	uint32_t node;
 
-	if (!err && b->flat)
-		return flat_add_cell(b->flat, name, all);
-	if (!err)
-		err = tree_child(b->tree, 0, name, &node);
-	if (!err)
-		profile_cell_add(&b->tree->nodes[node].self, all);
-	return err;
+	TRY(label(&b->labels, NULL, NULL, &name));
+	if (b->out->flat)
+		return flat_add_cell(b->out->flat, name, all);
+	TRY(tree_child(b->out->tree, 0, name, &node));
+	profile_cell_add(&b->out->tree->nodes[node].self, all);
+	return NULL;
 }
 
 /* Frames whose only column is their function are named by that alone. */
 static bool is_plain(const struct group_by *keys)
 {
 	return keys->n == 1 && keys->at[0] == GROUP_FUNCTION;
-}
-
-/* Does a key say something of frames? */
-static bool tells_of_frames(const struct group_by *keys)
-{
-	for (size_t i = 0; i < keys->n; i++)
-		if (is_of_frame(keys->at[i]))
-			return true;
-	return false;
 }
 
 /* Adds all stacks of samples, `all` together, that share what the keys say of whole samples. */
@@ -359,21 +330,19 @@ static struct error *add_stacks(struct builder *b, const struct profile_cells *c
 					   .ctx = &b->labels,
 					   .merges = !group_by_have(keys, GROUP_FUNCTION) &&
 						     !group_by_have(keys, GROUP_LINE)};
-	const struct profile_cell *selected = &b->profile->selected;
 	struct tree_options how = {.reverse = b->options->reverse,
 				   .cells = cells,
-				   .naming = is_plain(keys) ? NULL : &naming,
-				   .by_samples = !selected->weight_ns};
+				   .naming = is_plain(keys) ? NULL : &naming};
 
-	profile_cell_add(&b->total, all);
-	if (!tells_of_frames(keys))
+	profile_cell_add(&b->out->total, all);
+	if (!tell_of(keys, true))
 		return add_samples(b, all);
-	if (b->flat)
-		return flat_add(b->flat, b->profile, b->labels.symbolizer, &how);
+	if (b->out->flat)
+		return flat_add(b->out->flat, b->profile, b->labels.rows.symbolizer, &how);
 	/* Nodes of several classes can have the same name: only all together have a weight. */
 	if (!naming.merges && !group_by_divide(keys))
-		how.min_weight = tree_min_weight(selected, b->options->min_share);
-	return tree_add(b->tree, b->profile, b->labels.symbolizer, NULL, &how);
+		how.min_share = b->options->min_share;
+	return tree_add(b->out->tree, b->profile, b->labels.rows.symbolizer, NULL, &how);
 }
 
 /* An order in which all samples that the keys do not divide stand together. */
@@ -422,14 +391,14 @@ static int by_class(const void *left, const void *right, void *ctx)
 static struct error *add_class(struct builder *b, const struct breakdown_entry *const *class,
 			       size_t n)
 {
-	const bool of_frames = tells_of_frames(&b->options->keys);
-	struct profile_cell *cells = calloc(of_frames ? b->n : 1, sizeof(*cells)), all = {0};
-	struct error *err;
+	const bool of_frames = tell_of(&b->options->keys, true);
+	FREED struct profile_cell *cells = calloc(of_frames ? b->n : 1, sizeof(*cells));
+	struct profile_cell all = {0};
 
 	if (!cells)
 		return error_no_memory();
 	for (size_t i = 0; i < n; i++) {
-		if (b->passes && !b->passes[class[i] -> stack])
+		if (b->out->passes && !b->out->passes[class[i] -> stack])
 			continue;
 		profile_cell_add(&all, &class[i] -> cell);
 		if (of_frames)
@@ -438,64 +407,61 @@ static struct error *add_class(struct builder *b, const struct breakdown_entry *
 	b->labels.vcpu = class[0]->vcpu;
 	b->labels.state = class[0]->state;
 	b->labels.thread = class[0]->thread;
-	err = add_stacks(b, &(struct profile_cells){.at = cells}, &all);
-	free(cells);
-	return err;
+	return add_stacks(b, &(struct profile_cells){.at = cells}, &all);
 }
 
 static struct error *add_classes(struct builder *b)
 {
 	struct class_order order = {&b->options->keys, b->profile->threads};
 	size_t n = breakdown_count(b->profile->breakdown), end;
-	const struct breakdown_entry **sorted = calloc(n + 1, sizeof(*sorted));
-	struct error *err = sorted ? NULL : error_no_memory();
+	FREED const struct breakdown_entry **sorted = calloc(n + 1, sizeof(*sorted));
 
-	for (size_t i = 0; i < n && !err; i++)
+	if (!sorted)
+		return error_no_memory();
+	for (size_t i = 0; i < n; i++)
 		sorted[i] = breakdown_at(b->profile->breakdown, i);
-	if (!err)
-		qsort_r(sorted, n, sizeof(*sorted), by_class, &order);
-	for (size_t at = 0; at < n && !err; at = end) {
+	qsort_r(sorted, n, sizeof(*sorted), by_class, &order);
+	for (size_t at = 0; at < n; at = end) {
 		for (end = at; end < n && !by_class(&sorted[end], &sorted[at], &order); end++)
 			;
-		err = add_class(b, sorted + at, end - at);
+		TRY(add_class(b, sorted + at, end - at));
 	}
-	free(sorted);
-	return err;
+	return NULL;
 }
 
 /* All samples, or those that pass. */
 static struct error *add_all(struct builder *b)
 {
 	const struct profile_cells *from = &b->profile->cells;
-	struct profile_cell *cells = b->passes ? calloc(b->n, sizeof(*cells)) : NULL, all = {0};
-	struct error *err;
+	const bool *passes = b->out->passes;
+	FREED struct profile_cell *cells = passes ? calloc(b->n, sizeof(*cells)) : NULL;
+	struct profile_cell all = {0};
 
-	if (b->passes && !cells)
+	if (passes && !cells)
 		return error_no_memory();
 	for (uint32_t id = 0; id < b->n; id++) {
-		if (b->passes && !b->passes[id])
+		if (passes && !passes[id])
 			continue;
 		profile_cell_add(&all, profile_cell(from, id));
 		if (cells)
 			cells[id] = *profile_cell(from, id);
 	}
-	err = add_stacks(b, cells ? &(struct profile_cells){.at = cells} : from, &all);
-	free(cells);
-	return err;
+	return add_stacks(b, cells ? &(struct profile_cells){.at = cells} : from, &all);
 }
 
 static struct error *build(struct builder *b)
 {
-	struct error *err = find_passing(b);
+	struct grouped_tree *out = b->out;
 
-	if (!err)
-		err = group_by_divide(&b->options->keys) ? add_classes(b) : add_all(b);
-	if (!err && b->tree)
-		err = tree_sum(b->tree);
-	if (!err && b->flat)
-		flat_sort(b->flat);
-	labeller_free(&b->labels);
-	return err;
+	TRY(pool_new(&out->pool));
+	b->labels.rows.pool = out->pool;
+	TRY(b->options->flat ? flat_begin(&out->flat) : tree_new(&out->tree));
+	TRY(find_passing(b));
+	TRY(group_by_divide(&b->options->keys) ? add_classes(b) : add_all(b));
+	if (out->tree)
+		return tree_sum(out->tree);
+	flat_sort(out->flat);
+	return NULL;
 }
 
 struct error *grouped_tree_build(const struct profile *profile, struct symbolizer *symbolizer,
@@ -507,25 +473,17 @@ struct error *grouped_tree_build(const struct profile *profile, struct symbolize
 		.profile = profile,
 		.options = options,
 		.n = stacks_count(profile->stacks),
-		.labels = {.profile = profile,
-			   .symbolizer = symbolizer,
-			   .images = images,
-			   .keys = &options->keys},
+		.labels.rows = {.profile = profile,
+				.symbolizer = symbolizer,
+				.images = images,
+				.keys = &options->keys},
+		.out = out,
 	};
 	struct error *err;
 
 	*out = (struct grouped_tree){0};
-	err = pool_new(&out->pool);
-	b.labels.pool = out->pool;
-	if (!err)
-		err = options->flat ? flat_begin(&out->flat) : tree_new(&out->tree);
-	b.tree = out->tree;
-	b.flat = out->flat;
-	if (!err)
-		err = build(&b);
-	out->total = b.total;
-	out->passes = b.passes;
-	out->n_passes = b.passes ? b.n : 0;
+	err = build(&b);
+	bytes_free(&b.labels.text);
 	if (err)
 		grouped_tree_free(out);
 	return err;
@@ -540,40 +498,30 @@ void grouped_tree_free(struct grouped_tree *grouped)
 	*grouped = (struct grouped_tree){0};
 }
 
-/* True if all samples of a stack are in one row; else the row depends on nothing but vCPU, state and thread. */
-static bool is_by_frames(const struct group_by *keys)
-{
-	return !group_by_divide(keys);
-}
-
 struct error *group_sample_name(const struct group_rows *rows, const struct tick_entry *entry,
 				const char **name)
 {
-	struct labeller labels = {.profile = rows->profile,
-				  .symbolizer = rows->symbolizer,
-				  .images = rows->images,
-				  .keys = rows->keys,
-				  .pool = rows->pool,
+	struct labeller labels = {.rows = *rows,
 				  .vcpu = (uint16_t)entry->vcpu,
 				  .state = entry->state,
 				  .thread = entry->thread};
 	const struct stacks *stacks = rows->profile->stacks;
 	const struct location *functions = NULL;
+	struct error *err;
 	size_t n = 0;
-	struct error *err = NULL;
 
 	*name = NULL;
 	if (entry->stack != STACK_ROOT)
-		err = symbolizer_locate_node(rows->symbolizer, stacks, entry->stack, &functions,
-					     &n);
-	if (err || (!n && is_by_frames(rows->keys)))
-		return err;
+		TRY(symbolizer_locate_node(rows->symbolizer, stacks, entry->stack, &functions, &n));
+	/* A row of whole samples depends on nothing but vCPU, state and thread. */
+	if (!n && !group_by_divide(rows->keys))
+		return NULL;
 	if (is_plain(rows->keys)) {
 		*name = functions[0].function;
 		return NULL;
 	}
 	err = label(&labels, stacks_node(stacks, entry->stack), functions, name);
-	labeller_free(&labels);
+	bytes_free(&labels.text);
 	return err;
 }
 

@@ -6,34 +6,23 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 #include "recording/stacks.h"
 
 /* As many as a stack store can hold, so that only leaf-first trees can need more. */
 #define MAX_NODES STACKS_MAX_NODES
 
-/* Open addressing; a slot holds a node, 0 is free (the root is nobody's child). */
-struct tree_index {
-	uint32_t *slots;
-	uint32_t n_slots; /* a power of two */
-	uint32_t room;	  /* allocated nodes */
-	size_t rest_room; /* ... and of tree->rest */
-};
-
 struct error *tree_new(struct tree **out)
 {
 	struct tree *tree = calloc(1, sizeof(*tree));
-	struct tree_index *index = calloc(1, sizeof(*index));
 
-	if (tree && index) {
-		index->room = 64;
-		index->n_slots = 128;
-		index->slots = array_zeros(index->n_slots, sizeof(*index->slots));
-		tree->nodes = calloc(index->room, sizeof(*tree->nodes));
-		tree->index = index;
-		index = NULL;
+	if (tree) {
+		tree->room = 64;
+		tree->nodes = calloc(tree->room, sizeof(*tree->nodes));
+		tree->n_slots = 128;
+		tree->slots = calloc(tree->n_slots, sizeof(*tree->slots));
 	}
-	if (!tree || !tree->index || !tree->nodes || !tree->index->slots) {
-		free(index);
+	if (!tree || !tree->nodes || !tree->slots) {
 		tree_free(tree);
 		return error_no_memory();
 	}
@@ -47,9 +36,7 @@ void tree_free(struct tree *tree)
 {
 	if (!tree)
 		return;
-	if (tree->index)
-		free(tree->index->slots);
-	free(tree->index);
+	free(tree->slots);
 	free(tree->nodes);
 	free(tree->rest);
 	free(tree);
@@ -60,44 +47,30 @@ static uint32_t first_slot(const struct tree *tree, uint32_t parent, const char 
 	uint64_t hash = ((uint64_t)(uintptr_t)name ^ ((uint64_t)parent << 32 | parent)) *
 			UINT64_C(0x9e3779b97f4a7c15);
 
-	return (uint32_t)(hash >> 32) & (tree->index->n_slots - 1);
+	return (uint32_t)(hash >> 32) & (tree->n_slots - 1);
 }
 
 static uint32_t *find_slot(const struct tree *tree, uint32_t parent, const char *name)
 {
-	const struct tree_index *index = tree->index;
 	uint32_t slot = first_slot(tree, parent, name);
 
-	for (;; slot = (slot + 1) & (index->n_slots - 1)) {
-		const struct tree_node *node = &tree->nodes[index->slots[slot]];
+	for (;; slot = (slot + 1) & (tree->n_slots - 1)) {
+		const struct tree_node *node = &tree->nodes[tree->slots[slot]];
 
-		if (!index->slots[slot] || (node->parent == parent && node->name == name))
-			return &index->slots[slot];
+		if (!tree->slots[slot] || (node->parent == parent && node->name == name))
+			return &tree->slots[slot];
 	}
-}
-
-static struct error *grow_nodes(struct tree *tree)
-{
-	uint32_t room = tree->index->room * 2;
-	struct tree_node *nodes = array_resize(tree->nodes, room, sizeof(*nodes));
-
-	if (!nodes)
-		return error_no_memory();
-	tree->nodes = nodes;
-	tree->index->room = room;
-	return NULL;
 }
 
 static struct error *grow_slots(struct tree *tree)
 {
-	struct tree_index *index = tree->index;
-	uint32_t *slots = calloc((size_t)index->n_slots * 2, sizeof(*slots));
+	uint32_t *slots = calloc((size_t)tree->n_slots * 2, sizeof(*slots));
 
 	if (!slots)
 		return error_no_memory();
-	free(index->slots);
-	index->slots = slots;
-	index->n_slots *= 2;
+	free(tree->slots);
+	tree->slots = slots;
+	tree->n_slots *= 2;
 	for (uint32_t i = 1; i < tree->n; i++)
 		*find_slot(tree, tree->nodes[i].parent, tree->nodes[i].name) = i;
 	return NULL;
@@ -106,7 +79,6 @@ static struct error *grow_slots(struct tree *tree)
 struct error *tree_child(struct tree *tree, uint32_t parent, const char *name, uint32_t *child)
 {
 	uint32_t *slot = find_slot(tree, parent, name);
-	struct error *err = NULL;
 	struct tree_node *node;
 
 	if (*slot) {
@@ -117,14 +89,11 @@ struct error *tree_child(struct tree *tree, uint32_t parent, const char *name, u
 		return error_new(ERR_INPUT,
 				 "too many different stacks: their tree has more than %u frames",
 				 MAX_NODES);
-	if (tree->n == tree->index->room)
-		err = grow_nodes(tree);
-	if (!err && tree->n >= tree->index->n_slots / 2) {
-		err = grow_slots(tree);
+	TRY(ARRAY_RESERVE(&tree->nodes, &tree->room, tree->n + (size_t)1));
+	if (tree->n >= tree->n_slots / 2) {
+		TRY(grow_slots(tree));
 		slot = find_slot(tree, parent, name);
 	}
-	if (err)
-		return err;
 
 	*slot = *child = tree->n++;
 	node = &tree->nodes[*child];
@@ -137,25 +106,24 @@ struct error *tree_child(struct tree *tree, uint32_t parent, const char *name, u
 /* Frees a slot, and moves up those behind it that were displaced by it. */
 static void erase(struct tree *tree, uint32_t *slot)
 {
-	const struct tree_index *index = tree->index;
-	const uint32_t mask = index->n_slots - 1;
-	uint32_t hole = (uint32_t)(slot - index->slots), at = hole;
+	const uint32_t mask = tree->n_slots - 1;
+	uint32_t hole = (uint32_t)(slot - tree->slots), at = hole;
 
 	for (;;) {
 		const struct tree_node *node;
 		uint32_t home;
 
 		at = (at + 1) & mask;
-		if (!index->slots[at])
+		if (!tree->slots[at])
 			break;
-		node = &tree->nodes[index->slots[at]];
+		node = &tree->nodes[tree->slots[at]];
 		home = first_slot(tree, node->parent, node->name);
 		if (((at - home) & mask) < ((at - hole) & mask))
 			continue;
-		index->slots[hole] = index->slots[at];
+		tree->slots[hole] = tree->slots[at];
 		hole = at;
 	}
-	index->slots[hole] = 0;
+	tree->slots[hole] = 0;
 }
 
 /* A parent's newest children are first in its list. */
@@ -193,26 +161,21 @@ void tree_retain(struct tree *tree, uint32_t first, uint32_t *now)
 
 struct error *tree_rest_of(struct tree *tree, uint32_t node, struct tree_rest **out)
 {
-	const size_t before = tree->index->rest_room;
-	struct error *err = ARRAY_RESERVE(&tree->rest, &tree->index->rest_room, node + (size_t)1);
-
-	if (err)
-		return err;
-	memset(tree->rest + before, 0, (tree->index->rest_room - before) * sizeof(*tree->rest));
+	TRY(ARRAY_RESERVE_ZERO(&tree->rest, &tree->rest_room, node + (size_t)1));
 	*out = &tree->rest[node];
 	return NULL;
 }
 
 struct tree_rest tree_rest(const struct tree *tree, uint32_t node)
 {
-	return node < tree->index->rest_room ? tree->rest[node] : (struct tree_rest){0};
+	return node < tree->rest_room ? tree->rest[node] : (struct tree_rest){0};
 }
 
 static void sum_totals(struct tree *tree)
 {
 	for (uint32_t i = 0; i < tree->n; i++)
 		tree->nodes[i].total = tree->nodes[i].self;
-	for (uint32_t i = 0; i < tree->n && i < tree->index->rest_room; i++)
+	for (uint32_t i = 0; i < tree->n && i < tree->rest_room; i++)
 		profile_cell_add(&tree->nodes[i].total, &tree->rest[i].cell);
 	for (uint32_t i = tree->n - 1; i > 0; i--) {
 		const struct profile_cell *total = &tree->nodes[i].total;
@@ -228,9 +191,8 @@ static int by_name(const void *left, const void *right, void *ctx)
 {
 	const struct tree_node *nodes = ctx;
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	int order = strcmp(nodes[a].name, nodes[b].name);
 
-	return order ? order : (a > b) - (a < b);
+	return strcmp(nodes[a].name, nodes[b].name) ?: COMPARE(a, b);
 }
 
 /* `scratch` has room for all nodes. */
@@ -269,14 +231,13 @@ static uint32_t find_depth(const struct tree *tree, uint32_t *level)
 
 struct error *tree_sum(struct tree *tree)
 {
-	uint32_t *scratch = malloc(tree->n * sizeof(*scratch));
+	FREED uint32_t *scratch = malloc(tree->n * sizeof(*scratch));
 
 	if (!scratch)
 		return error_no_memory();
 	sum_totals(tree);
 	sort_children(tree, scratch);
 	tree->depth = find_depth(tree, scratch);
-	free(scratch);
 	return NULL;
 }
 
@@ -419,37 +380,33 @@ static struct error *add_step(struct steps *steps, const struct location *functi
 static struct error *find_steps(struct tree_picker *picker)
 {
 	struct steps *next = &picker->next;
-	struct error *err = NULL;
 
 	next->n = 0;
-	for (size_t i = 0; i < picker->here.n && !err; i++) {
+	for (size_t i = 0; i < picker->here.n; i++) {
 		const struct step step = picker->here.step[i];
 
 		if (step.left)
-			err = add_step(next, step.functions, step.at, step.left - 1);
-		for (uint32_t child = step.left ? 0 : picker->at[step.at].first_child;
-		     child && !err; child = picker->at[child].next_sibling) {
+			TRY(add_step(next, step.functions, step.at, step.left - 1));
+		for (uint32_t child = step.left ? 0 : picker->at[step.at].first_child; child;
+		     child = picker->at[child].next_sibling) {
 			const struct location *functions;
-			size_t n = 0;
+			size_t n;
 
-			err = symbolizer_locate_node(picker->symbolizer, picker->profile->stacks,
-						     picker->at[child].id, &functions, &n);
-			if (!err)
-				err = add_step(next, functions, child, (uint32_t)n - 1);
+			TRY(symbolizer_locate_node(picker->symbolizer, picker->profile->stacks,
+						   picker->at[child].id, &functions, &n));
+			TRY(add_step(next, functions, child, (uint32_t)n - 1));
 		}
 	}
-	return err;
+	return NULL;
 }
 
 static int by_function(const void *left, const void *right, void *ctx)
 {
 	const struct step *a = left, *b = right;
 	const struct picked *at = ctx;
-	const uint32_t x = at[a->at].id, y = at[b->at].id;
 
-	if (a->name != b->name)
-		return (uintptr_t)a->name < (uintptr_t)b->name ? -1 : 1;
-	return COMPARE(x, y);
+	return COMPARE((uintptr_t)a->name, (uintptr_t)b->name)
+		       ?: COMPARE(at[a->at].id, at[b->at].id);
 }
 
 /* Leaves the steps of the heaviest function; returns its weight. */

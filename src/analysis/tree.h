@@ -28,10 +28,15 @@ struct tree_rest {
 
 struct tree {
 	struct tree_node *nodes;
-	struct tree_rest *rest; /* private */
 	uint32_t n;
-	uint32_t depth;		  /* levels below the root; set by tree_sum */
-	struct tree_index *index; /* private: finds children by (parent, name) */
+	uint32_t depth; /* levels below the root; set by tree_sum */
+	/* Private: */
+	size_t room; /* of the nodes */
+	struct tree_rest *rest;
+	size_t rest_room;
+	/* Finds children by (parent, name): open addressing; 0 is free, for the root is nobody's child. */
+	uint32_t *slots;
+	uint32_t n_slots; /* a power of two */
 };
 
 struct error *tree_new(struct tree **out);
@@ -78,16 +83,15 @@ struct tree_options {
 	/* NULL: none. Else the profile was loaded with filter.divide, and `cells` is NULL. */
 	const struct tree_outer *outer;
 	/*
-	 * Nodes with a smaller total are left out, with all that is below them: their
-	 * weight counts in their parents' totals alone. 0: none are. Without meaning
-	 * where there is an `outer`, or naming merges.
+	 * Nodes with a smaller share of all selected samples are left out, with all that is
+	 * below them: their weight counts in their parents' totals alone. 0: none are. Without
+	 * meaning where there is an `outer`, or naming merges.
 	 */
-	double min_weight;
-	bool by_samples; /* ... in samples */
+	double min_share;
 };
 
 /*
- * tree_options.min_weight for a share of `all`, in samples if nothing has a weight. It is a
+ * The least weight of nodes for a share of `all`, in samples if nothing has a weight. It is a
  * little less: a share that is computed elsewhere as exactly that much stays.
  */
 double tree_min_weight(const struct profile_cell *all, double share);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 #include "recording/stacks.h"
 
 /*
@@ -51,12 +52,9 @@ static struct error *add_function(const struct adding *adding, const struct stac
 	const uint32_t before = adding->tree->n;
 	struct tree_node *node;
 	const char *name;
-	struct error *err = name_of(adding, frame, function, &name);
 
-	if (!err)
-		err = add_child(adding, name, at);
-	if (err)
-		return err;
+	TRY(name_of(adding, frame, function, &name));
+	TRY(add_child(adding, name, at));
 	node = &adding->tree->nodes[*at];
 	node->unresolved = !function->resolved;
 	node->inlined = function->inlined && (*at >= before || node->inlined);
@@ -71,13 +69,13 @@ static struct error *add_frame(const struct adding *adding, uint32_t id, uint32_
 {
 	const struct stack_node *frame = stacks_node(adding->profile->stacks, id);
 	const struct location *functions;
-	size_t n = 0;
-	struct error *err = symbolizer_locate_node(adding->symbolizer, adding->profile->stacks, id,
-						   &functions, &n);
+	size_t n;
 
-	for (size_t i = 0; i < n && !err; i++)
-		err = add_function(adding, frame, &functions[adding->reverse ? i : n - 1 - i], at);
-	return err;
+	TRY(symbolizer_locate_node(adding->symbolizer, adding->profile->stacks, id, &functions,
+				   &n));
+	for (size_t i = 0; i < n; i++)
+		TRY(add_function(adding, frame, &functions[adding->reverse ? i : n - 1 - i], at));
+	return NULL;
 }
 
 static void add_self(struct tree *tree, uint32_t node, const struct profile_cell *cell)
@@ -86,23 +84,25 @@ static void add_self(struct tree *tree, uint32_t node, const struct profile_cell
 }
 
 /* Root first: one pass over the store, which has the same shape as the tree. */
-static struct error *add_forward(const struct adding *adding, uint32_t *node, bool *used)
+static struct error *add_forward(const struct adding *adding)
 {
 	const struct profile *profile = adding->profile;
-	uint32_t n = stacks_count(profile->stacks);
-	struct error *err = NULL;
+	const uint32_t n = stacks_count(profile->stacks);
+	FREED uint32_t *node = array_zeros(n, sizeof(*node)); /* of the tree, by id of the stack */
+	FREED bool *used = calloc(n, sizeof(*used));
 
+	if (!node || !used)
+		return error_no_memory();
 	profile_mark_used(profile, adding->cells, used);
 	add_self(adding->tree, 0, profile_cell(adding->cells, STACK_ROOT));
-	for (uint32_t id = STACK_ROOT + 1; !err && id < n; id++) {
+	for (uint32_t id = STACK_ROOT + 1; id < n; id++) {
 		if (!used[id])
 			continue;
 		node[id] = node[stacks_node(profile->stacks, id)->parent];
-		err = add_frame(adding, id, &node[id]);
-		if (!err)
-			add_self(adding->tree, node[id], profile_cell(adding->cells, id));
+		TRY(add_frame(adding, id, &node[id]));
+		add_self(adding->tree, node[id], profile_cell(adding->cells, id));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *too_deep(void)
@@ -113,38 +113,33 @@ static struct error *too_deep(void)
 /* Follows one stack from the leaf to its outermost frame, and moves *at to that. */
 static struct error *add_from_leaf(struct adding *adding, uint32_t id, uint32_t *at)
 {
-	struct error *err = NULL;
-
-	for (; !err && id != STACK_ROOT; id = stacks_node(adding->profile->stacks, id)->parent) {
+	for (; id != STACK_ROOT; id = stacks_node(adding->profile->stacks, id)->parent) {
 		if (++adding->visits > MAX_VISITS)
 			return too_deep();
-		err = add_frame(adding, id, at);
+		TRY(add_frame(adding, id, at));
 	}
-	return err;
+	return NULL;
 }
 
 /* Leaf first: every stack that was sampled is followed. */
 static struct error *add_reverse(struct adding *adding)
 {
-	uint32_t n = stacks_count(adding->profile->stacks);
-	struct error *err = NULL;
+	const uint32_t n = stacks_count(adding->profile->stacks);
 
-	for (uint32_t leaf = STACK_ROOT; !err && leaf < n; leaf++) {
+	for (uint32_t leaf = STACK_ROOT; leaf < n; leaf++) {
 		uint32_t node = 0;
 
 		if (!profile_cell(adding->cells, leaf)->samples)
 			continue;
-		err = add_from_leaf(adding, leaf, &node);
-		if (!err)
-			add_self(adding->tree, node, profile_cell(adding->cells, leaf));
+		TRY(add_from_leaf(adding, leaf, &node));
+		add_self(adding->tree, node, profile_cell(adding->cells, leaf));
 	}
-	return err;
+	return NULL;
 }
 
 /* Follows one stack from its outermost frame to the leaf; `path` has room for it. */
 static struct error *add_from_root(struct adding *adding, uint32_t id, uint32_t *path, uint32_t *at)
 {
-	struct error *err = NULL;
 	size_t n = 0;
 
 	for (; id != STACK_ROOT; id = stacks_node(adding->profile->stacks, id)->parent)
@@ -153,35 +148,33 @@ static struct error *add_from_root(struct adding *adding, uint32_t id, uint32_t 
 		n > MAX_VISITS - adding->visits ? MAX_VISITS : adding->visits + (uint32_t)n;
 	if (adding->visits == MAX_VISITS)
 		return too_deep();
-	while (n > 0 && !err)
-		err = add_frame(adding, path[--n], at);
-	return err;
+	while (n > 0)
+		TRY(add_frame(adding, path[--n], at));
+	return NULL;
 }
 
 /* A node for each thread, or for what is called like it, is the outermost one of its stacks. */
 static struct error *add_by_thread(struct adding *adding)
 {
 	const struct breakdown *breakdown = adding->profile->breakdown;
-	uint32_t *path = malloc(stacks_count(adding->profile->stacks) * sizeof(*path));
-	struct error *err = path ? NULL : error_no_memory();
+	FREED uint32_t *path = malloc(stacks_count(adding->profile->stacks) * sizeof(*path));
 
-	for (size_t i = 0; !err && i < breakdown_count(breakdown); i++) {
+	if (!path)
+		return error_no_memory();
+	for (size_t i = 0; i < breakdown_count(breakdown); i++) {
 		const struct breakdown_entry *entry = breakdown_at(breakdown, i);
 		const char *name;
 		uint32_t at = 0;
 
-		err = adding->outer->name(adding->outer->ctx, entry->thread, &name);
-		if (!err && adding->reverse)
-			err = add_from_leaf(adding, entry->stack, &at);
-		if (!err)
-			err = tree_child(adding->tree, at, name, &at);
-		if (!err && !adding->reverse)
-			err = add_from_root(adding, entry->stack, path, &at);
-		if (!err)
-			add_self(adding->tree, at, &entry->cell);
+		TRY(adding->outer->name(adding->outer->ctx, entry->thread, &name));
+		if (adding->reverse)
+			TRY(add_from_leaf(adding, entry->stack, &at));
+		TRY(tree_child(adding->tree, at, name, &at));
+		if (!adding->reverse)
+			TRY(add_from_root(adding, entry->stack, path, &at));
+		add_self(adding->tree, at, &entry->cell);
 	}
-	free(path);
-	return err;
+	return NULL;
 }
 
 /*
@@ -192,7 +185,7 @@ static struct error *add_by_thread(struct adding *adding)
  */
 struct level {
 	struct adding *adding;
-	const struct tree_options *options;
+	double min_weight;
 	uint32_t first;	  /* node of this level */
 	uint64_t *weight; /* [tree->n - first]: of its nodes */
 	size_t room;
@@ -213,7 +206,7 @@ struct walker {
 
 static uint64_t weight_of(const struct level *level, const struct profile_cell *cell)
 {
-	return level->options->by_samples ? cell->samples : cell->weight_ns;
+	return level->adding->profile->selected.weight_ns ? cell->weight_ns : cell->samples;
 }
 
 /* Takes a walker to the node of its next function; *last: it was the frame's last one. */
@@ -225,19 +218,13 @@ static struct error *advance(struct level *level, struct walker *walker, uint64_
 	const struct stacks *stacks = adding->profile->stacks;
 	const size_t had = tree->n - level->first;
 	const struct location *functions;
-	size_t n = 0;
-	struct error *err =
-		symbolizer_locate_node(adding->symbolizer, stacks, walker->frame, &functions, &n);
+	size_t n;
 
-	if (!err)
-		err = add_function(
-			adding, stacks_node(stacks, walker->frame),
-			&functions[adding->reverse ? walker->next : n - 1 - walker->next],
-			&walker->at);
-	if (!err)
-		err = ARRAY_RESERVE(&level->weight, &level->room, tree->n - level->first);
-	if (err)
-		return err;
+	TRY(symbolizer_locate_node(adding->symbolizer, stacks, walker->frame, &functions, &n));
+	TRY(add_function(adding, stacks_node(stacks, walker->frame),
+			 &functions[adding->reverse ? walker->next : n - 1 - walker->next],
+			 &walker->at));
+	TRY(ARRAY_RESERVE(&level->weight, &level->room, tree->n - level->first));
 	if (tree->n - level->first > had)
 		level->weight[had] = 0;
 	level->weight[walker->at - level->first] =
@@ -251,21 +238,19 @@ static struct error *end_level(struct level *level)
 {
 	struct tree *tree = level->adding->tree;
 	const uint32_t n = tree->n - level->first;
-	struct error *err = ARRAY_RESERVE(&level->now, &level->now_room, n + (size_t)1);
 
-	for (uint32_t i = 0; i < n && !err; i++) {
+	TRY(ARRAY_RESERVE(&level->now, &level->now_room, n + (size_t)1));
+	for (uint32_t i = 0; i < n; i++) {
 		struct tree_rest *rest;
 
-		level->now[i] = (double)level->weight[i] >= level->options->min_weight;
+		level->now[i] = (double)level->weight[i] >= level->min_weight;
 		if (level->now[i] || !level->weight[i])
 			continue;
-		err = tree_rest_of(tree, tree->nodes[level->first + i].parent, &rest);
-		if (!err)
-			rest->n++;
+		TRY(tree_rest_of(tree, tree->nodes[level->first + i].parent, &rest));
+		rest->n++;
 	}
-	if (!err)
-		tree_retain(tree, level->first, level->now);
-	return err;
+	tree_retain(tree, level->first, level->now);
+	return NULL;
 }
 
 /* The node behind `at` after end_level, or the one that it was left out below. */
@@ -281,7 +266,6 @@ static struct error *add_at(struct level *level, uint32_t at, const struct profi
 {
 	struct tree *tree = level->adding->tree;
 	struct tree_rest *rest;
-	struct error *err;
 
 	if (!cell->samples)
 		return NULL;
@@ -289,10 +273,9 @@ static struct error *add_at(struct level *level, uint32_t at, const struct profi
 		add_self(tree, at, cell);
 		return NULL;
 	}
-	err = tree_rest_of(tree, at & ~LEFT_OUT, &rest);
-	if (!err)
-		profile_cell_add(&rest->cell, cell);
-	return err;
+	TRY(tree_rest_of(tree, at & ~LEFT_OUT, &rest));
+	profile_cell_add(&rest->cell, cell);
+	return NULL;
 }
 
 #define NO_WALKER UINT32_MAX
@@ -303,35 +286,32 @@ static struct error *climb_from(struct level *level, struct walker *walkers, uin
 {
 	struct adding *adding = level->adding;
 	const uint32_t node = walkers[list].at;
-	struct error *err = NULL;
 
 	level->first = adding->tree->n;
-	for (uint32_t i = list; i != NO_WALKER && !err; i = next[i]) {
+	for (uint32_t i = list; i != NO_WALKER; i = next[i]) {
 		struct walker *walker = &walkers[i];
+		const uint64_t weight = weight_of(level, profile_cell(adding->cells, walker->leaf));
 		bool last;
 
-		err = ++adding->visits > MAX_VISITS
-			      ? too_deep()
-			      : advance(level, walker,
-					weight_of(level, profile_cell(adding->cells, walker->leaf)),
-					&last);
-		if (err || !last)
+		if (++adding->visits > MAX_VISITS)
+			return too_deep();
+		TRY(advance(level, walker, weight, &last));
+		if (!last)
 			continue;
 		walker->frame = stacks_node(adding->profile->stacks, walker->frame)->parent;
 		walker->next = 0;
 	}
-	if (!err)
-		err = end_level(level);
-	for (uint32_t i = list; i != NO_WALKER && !err; i = next[i]) {
+	TRY(end_level(level));
+	for (uint32_t i = list; i != NO_WALKER; i = next[i]) {
 		struct walker *walker = &walkers[i];
 
 		walker->at = node_now(level, walker->at, node);
 		if (!(walker->at & LEFT_OUT) && walker->frame != STACK_ROOT)
 			continue;
-		err = add_at(level, walker->at, profile_cell(adding->cells, walker->leaf));
+		TRY(add_at(level, walker->at, profile_cell(adding->cells, walker->leaf)));
 		walker->at |= LEFT_OUT;
 	}
-	return err;
+	return NULL;
 }
 
 /*
@@ -340,39 +320,39 @@ static struct error *climb_from(struct level *level, struct walker *walkers, uin
  */
 static struct error *climb(struct level *level, struct walker *walkers, uint32_t n)
 {
-	uint32_t *next = array_resize(NULL, n + (size_t)1, sizeof(*next)), *list = NULL, first = 0;
-	struct error *err = next ? NULL : error_no_memory();
+	FREED uint32_t *next = array_resize(NULL, n + (size_t)1, sizeof(*next));
+	FREED uint32_t *list = NULL;
+	uint32_t first = 0;
 	size_t room = 0;
 
-	while (n && !err) {
+	if (!next)
+		return error_no_memory();
+	while (n) {
 		const uint32_t end = level->adding->tree->n;
 		uint32_t kept = 0;
 
-		err = ARRAY_RESERVE(&list, &room, end - first);
-		for (uint32_t i = first; i < end && !err; i++)
+		TRY(ARRAY_RESERVE(&list, &room, end - first));
+		for (uint32_t i = first; i < end; i++)
 			list[i - first] = NO_WALKER;
-		for (uint32_t i = n; i-- > 0 && !err; list[walkers[i].at - first] = i)
+		for (uint32_t i = n; i-- > 0; list[walkers[i].at - first] = i)
 			next[i] = list[walkers[i].at - first];
-		for (uint32_t i = first; i < end && !err; i++)
+		for (uint32_t i = first; i < end; i++)
 			if (list[i - first] != NO_WALKER)
-				err = climb_from(level, walkers, list[i - first], next);
+				TRY(climb_from(level, walkers, list[i - first], next));
 		for (uint32_t i = 0; i < n; i++)
 			if (!(walkers[i].at & LEFT_OUT))
 				walkers[kept++] = walkers[i];
 		n = kept;
 		first = end;
 	}
-	free(list);
-	free(next);
-	return err;
+	return NULL;
 }
 
 static struct error *add_heavy_reverse(struct level *level)
 {
 	const struct adding *adding = level->adding;
 	const uint32_t n = stacks_count(adding->profile->stacks);
-	struct walker *walkers;
-	struct error *err;
+	FREED struct walker *walkers = NULL;
 	uint32_t stacks = 0;
 
 	for (uint32_t id = STACK_ROOT + 1; id < n; id++)
@@ -385,9 +365,7 @@ static struct error *add_heavy_reverse(struct level *level)
 	for (uint32_t id = STACK_ROOT + 1; id < n; id++)
 		if (profile_cell(adding->cells, id)->samples)
 			walkers[stacks++] = (struct walker){.frame = id, .leaf = id};
-	err = climb(level, walkers, stacks);
-	free(walkers);
-	return err;
+	return climb(level, walkers, stacks);
 }
 
 /* Root first: each frame of the store is a walker, when the level of its caller is done. */
@@ -400,15 +378,6 @@ struct descent {
 	struct walker *walkers; /* those of this level; `leaf` is the caller's node */
 	size_t room;
 };
-
-static void descent_free(struct descent *d)
-{
-	free(d->total);
-	free(d->at);
-	free(d->order);
-	free(d->ends);
-	free(d->walkers);
-}
 
 static struct error *sum_up(const struct level *level, struct descent *d)
 {
@@ -481,55 +450,51 @@ static struct error *join_level(struct level *level, struct descent *d, uint32_t
 				uint32_t *walking)
 {
 	const struct adding *adding = level->adding;
-	struct error *err = NULL;
 
-	for (uint32_t i = depth ? d->ends[depth - 1] : 0; i < d->ends[depth] && !err; i++) {
+	for (uint32_t i = depth ? d->ends[depth - 1] : 0; i < d->ends[depth]; i++) {
 		const uint32_t id = d->order[i];
 		const uint32_t at = d->at[stacks_node(adding->profile->stacks, id)->parent];
 
 		d->at[id] = at;
 		if (at & LEFT_OUT || !d->total[id]) {
 			d->at[id] |= LEFT_OUT;
-			err = add_at(level, d->at[id], profile_cell(adding->cells, id));
+			TRY(add_at(level, d->at[id], profile_cell(adding->cells, id)));
 			continue;
 		}
-		err = ARRAY_RESERVE(&d->walkers, &d->room, *walking + (size_t)1);
-		if (!err)
-			d->walkers[(*walking)++] = (struct walker){.frame = id, .at = at};
+		TRY(ARRAY_RESERVE(&d->walkers, &d->room, *walking + (size_t)1));
+		d->walkers[(*walking)++] = (struct walker){.frame = id, .at = at};
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *walk_level(struct level *level, struct descent *d, uint32_t *walking)
 {
 	const struct adding *adding = level->adding;
-	struct error *err = NULL;
 	uint32_t kept = 0;
 
 	level->first = adding->tree->n;
-	for (uint32_t i = 0; i < *walking && !err; i++) {
+	for (uint32_t i = 0; i < *walking; i++) {
 		struct walker *walker = &d->walkers[i];
 		bool last;
 
 		walker->leaf = walker->at;
-		err = advance(level, walker, d->total[walker->frame], &last);
-		if (!err && last)
+		TRY(advance(level, walker, d->total[walker->frame], &last));
+		if (last)
 			walker->next = UINT32_MAX;
 	}
-	if (!err)
-		err = end_level(level);
-	for (uint32_t i = 0; i < *walking && !err; i++) {
+	TRY(end_level(level));
+	for (uint32_t i = 0; i < *walking; i++) {
 		struct walker walker = d->walkers[i];
 
 		walker.at = node_now(level, walker.at, walker.leaf);
 		d->at[walker.frame] = walker.at;
 		if (walker.at & LEFT_OUT || walker.next == UINT32_MAX)
-			err = add_at(level, walker.at, profile_cell(adding->cells, walker.frame));
+			TRY(add_at(level, walker.at, profile_cell(adding->cells, walker.frame)));
 		else
 			d->walkers[kept++] = walker;
 	}
 	*walking = kept;
-	return err;
+	return NULL;
 }
 
 static struct error *add_heavy_forward(struct level *level)
@@ -546,13 +511,17 @@ static struct error *add_heavy_forward(struct level *level)
 		if (!err)
 			err = walk_level(level, &d, &walking);
 	}
-	descent_free(&d);
+	free(d.total);
+	free(d.at);
+	free(d.order);
+	free(d.ends);
+	free(d.walkers);
 	return err;
 }
 
-static struct error *add_heavy(struct adding *adding, const struct tree_options *options)
+static struct error *add_heavy(struct adding *adding, double min_weight)
 {
-	struct level level = {.adding = adding, .options = options};
+	struct level level = {.adding = adding, .min_weight = min_weight};
 	struct error *err = adding->reverse ? add_heavy_reverse(&level) : add_heavy_forward(&level);
 
 	free(level.weight);
@@ -574,20 +543,12 @@ struct error *tree_add(struct tree *tree, const struct profile *profile,
 		.outer = options ? options->outer : NULL,
 		.reverse = options && options->reverse,
 	};
-	uint32_t n = stacks_count(profile->stacks), *node;
-	struct error *err;
-	bool *used;
+	const double min_weight =
+		options ? tree_min_weight(&profile->selected, options->min_share) : 0;
 
 	if (adding.outer)
 		return add_by_thread(&adding);
-	if (options && options->min_weight > 0)
-		return add_heavy(&adding, options);
-	if (adding.reverse)
-		return add_reverse(&adding);
-	node = array_zeros(n, sizeof(*node)); /* of the tree, by id of the stack */
-	used = calloc(n, sizeof(*used));
-	err = node && used ? add_forward(&adding, node, used) : error_no_memory();
-	free(used);
-	free(node);
-	return err;
+	if (min_weight > 0)
+		return add_heavy(&adding, min_weight);
+	return adding.reverse ? add_reverse(&adding) : add_forward(&adding);
 }

@@ -106,10 +106,7 @@ static int tear_down(void **state)
 
 static struct tree *build(bool reverse, double share)
 {
-	const struct tree_options options = {.reverse = reverse,
-					     .min_weight =
-						     tree_min_weight(&profile.selected, share),
-					     .by_samples = !profile.selected.weight_ns};
+	const struct tree_options options = {.reverse = reverse, .min_share = share};
 	struct tree *tree = NULL;
 
 	assert_null(tree_build(&profile, symbolizer, &options, &tree));

@@ -127,10 +127,7 @@ static struct error *draw(const struct loaded *loaded, const struct flamegraph_a
 	struct tree_outer outer;
 	const struct tree_options how = {.reverse = options->draw.reverse,
 					 .outer = options->outer.by ? &outer : NULL,
-					 .min_weight = tree_min_weight(&loaded->profile->selected,
-								       flamegraph_min_share(
-									       &options->draw)),
-					 .by_samples = !loaded->profile->selected.weight_ns};
+					 .min_share = flamegraph_min_share(&options->draw)};
 	struct tree *tree = NULL;
 	struct error *err = load_outer(&options->outer, loaded, &by, &outer);
 
