@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "recording/stacks.h"
 #include "symbol/names/display_name.h"
 
@@ -25,23 +26,17 @@ static int by_cells_of(const void *a, const void *b, void *total)
 	return first ?: second ?: strcmp(x->name, y->name);
 }
 
-/* Finds rows by their names: equal names are the same pointer. */
-struct flat_index {
-	struct ids *ids;
-	size_t rows_room;
-	uint32_t *open; /* by row: how often its function is on the path */
-	size_t open_room;
-};
+static void sort_rows(struct flat *flat, void *total)
+{
+	if (flat->n)
+		qsort_r(flat->rows, flat->n, sizeof(*flat->rows), by_cells_of, total);
+}
 
 struct error *flat_begin(struct flat **out)
 {
 	struct flat *flat = calloc(1, sizeof(*flat));
-	struct error *err;
+	struct error *err = flat ? ids_new(&flat->ids) : error_no_memory();
 
-	if (!flat)
-		return error_no_memory();
-	flat->index = calloc(1, sizeof(*flat->index));
-	err = flat->index ? ids_new(&flat->index->ids) : error_no_memory();
 	if (err)
 		flat_free(flat);
 	else
@@ -51,18 +46,13 @@ struct error *flat_begin(struct flat **out)
 
 static struct error *row_of(struct flat *flat, const char *name, bool unresolved, uint32_t *row)
 {
-	struct flat_index *index = flat->index;
 	bool added;
-	struct error *err = ids_get(index->ids, (uintptr_t)name, 0, row, &added);
 
-	if (err || !added)
-		return err;
-	err = ARRAY_RESERVE(&flat->rows, &index->rows_room, flat->n + 1);
-	if (!err)
-		err = ARRAY_RESERVE(&index->open, &index->open_room, flat->n + 1);
-	if (err)
-		return err;
-	index->open[flat->n] = 0;
+	TRY(ids_get(flat->ids, (uintptr_t)name, 0, row, &added));
+	if (!added)
+		return NULL;
+	TRY(ARRAY_RESERVE(&flat->rows, &flat->rows_room, flat->n + 1));
+	TRY(ARRAY_RESERVE_ZERO(&flat->open, &flat->open_room, flat->n + 1));
 	flat->rows[flat->n++] = (struct flat_row){.name = name, .unresolved = unresolved};
 	return NULL;
 }
@@ -70,10 +60,8 @@ static struct error *row_of(struct flat *flat, const char *name, bool unresolved
 struct error *flat_add_cell(struct flat *flat, const char *name, const struct profile_cell *cell)
 {
 	uint32_t row;
-	struct error *err = row_of(flat, name, false, &row);
 
-	if (err)
-		return err;
+	TRY(row_of(flat, name, false, &row));
 	profile_cell_add(&flat->rows[row].self, cell);
 	profile_cell_add(&flat->rows[row].total, cell);
 	return NULL;
@@ -104,14 +92,12 @@ static struct error *link_children(struct stack_walk *walk)
 {
 	const struct stacks *stacks = walk->profile->stacks;
 	const uint32_t n = stacks_count(stacks);
-	bool *used = array_zeros(n, sizeof(*used));
+	FREED bool *used = array_zeros(n, sizeof(*used));
 
 	walk->first_child = array_zeros(n, sizeof(*walk->first_child));
 	walk->next_sibling = array_zeros(n, sizeof(*walk->next_sibling));
-	if (!used || !walk->first_child || !walk->next_sibling) {
-		free(used);
+	if (!used || !walk->first_child || !walk->next_sibling)
 		return error_no_memory();
-	}
 	profile_mark_used(walk->profile, walk->cells, used);
 	for (uint32_t id = n - 1; id > STACK_ROOT; id--) {
 		uint32_t *first = &walk->first_child[stacks_node(stacks, id)->parent];
@@ -121,7 +107,6 @@ static struct error *link_children(struct stack_walk *walk)
 		walk->next_sibling[id] = *first;
 		*first = id;
 	}
-	free(used);
 	return NULL;
 }
 
@@ -129,20 +114,15 @@ static struct error *link_children(struct stack_walk *walk)
 static struct error *open_row(struct stack_walk *walk, uint32_t id, const struct location *function)
 {
 	const char *name = function->function;
-	struct error *err = NULL;
 	uint32_t row;
 
 	if (walk->naming)
-		err = walk->naming->name(walk->naming->ctx, stacks_node(walk->profile->stacks, id),
-					 function, &name);
-	if (!err)
-		err = row_of(walk->flat, name, !function->resolved, &row);
-	if (!err)
-		err = ARRAY_RESERVE(&walk->rows, &walk->rows_room, walk->n_rows + 1);
-	if (err)
-		return err;
+		TRY(walk->naming->name(walk->naming->ctx, stacks_node(walk->profile->stacks, id),
+				       function, &name));
+	TRY(row_of(walk->flat, name, !function->resolved, &row));
+	TRY(ARRAY_RESERVE(&walk->rows, &walk->rows_room, walk->n_rows + 1));
 	walk->rows[walk->n_rows++] = row;
-	walk->flat->index->open[row]++;
+	walk->flat->open[row]++;
 	return NULL;
 }
 
@@ -151,19 +131,15 @@ static struct error *enter(struct stack_walk *walk, uint32_t id)
 	const struct profile_cell *cell = profile_cell(walk->cells, id);
 	const struct location *functions;
 	size_t n;
-	struct error *err =
-		symbolizer_locate_node(walk->symbolizer, walk->profile->stacks, id, &functions, &n);
 
-	if (!err)
-		err = ARRAY_RESERVE(&walk->path, &walk->path_room, walk->depth + 1);
-	if (err)
-		return err;
+	TRY(symbolizer_locate_node(walk->symbolizer, walk->profile->stacks, id, &functions, &n));
+	TRY(ARRAY_RESERVE(&walk->path, &walk->path_room, walk->depth + 1));
 	walk->path[walk->depth++] = (struct on_path){id, *cell, walk->n_rows};
-	while (n > 0 && !err)
-		err = open_row(walk, id, &functions[--n]);
-	if (!err && cell->samples)
+	while (n > 0)
+		TRY(open_row(walk, id, &functions[--n]));
+	if (cell->samples)
 		profile_cell_add(&walk->flat->rows[walk->rows[walk->n_rows - 1]].self, cell);
-	return err;
+	return NULL;
 }
 
 /* Goes back up, to the next child of the caller; STACK_ROOT: there is none. */
@@ -174,7 +150,7 @@ static uint32_t leave(struct stack_walk *walk)
 	while (walk->n_rows > left->first_row) {
 		const uint32_t row = walk->rows[--walk->n_rows];
 
-		if (!--walk->flat->index->open[row])
+		if (!--walk->flat->open[row])
 			profile_cell_add(&walk->flat->rows[row].total, &left->total);
 	}
 	if (walk->depth)
@@ -184,18 +160,19 @@ static uint32_t leave(struct stack_walk *walk)
 
 static struct error *walk_all(struct stack_walk *walk)
 {
-	uint32_t id = walk->first_child[STACK_ROOT];
-	struct error *err = NULL;
+	uint32_t id;
 
-	while (!err && (id != STACK_ROOT || walk->depth)) {
+	TRY(link_children(walk));
+	id = walk->first_child[STACK_ROOT];
+	while (id != STACK_ROOT || walk->depth) {
 		if (id == STACK_ROOT) {
 			id = leave(walk);
 			continue;
 		}
-		err = enter(walk, id);
+		TRY(enter(walk, id));
 		id = walk->first_child[id];
 	}
-	return err;
+	return NULL;
 }
 
 struct error *flat_add(struct flat *flat, const struct profile *profile,
@@ -207,10 +184,8 @@ struct error *flat_add(struct flat *flat, const struct profile *profile,
 				  .cells = options && options->cells ? options->cells
 								     : &profile->cells,
 				  .naming = options ? options->naming : NULL};
-	struct error *err = link_children(&walk);
+	struct error *err = walk_all(&walk);
 
-	if (!err)
-		err = walk_all(&walk);
 	free(walk.first_child);
 	free(walk.next_sibling);
 	free(walk.path);
@@ -220,18 +195,13 @@ struct error *flat_add(struct flat *flat, const struct profile *profile,
 
 static struct error *collect_names(const struct tree *tree, struct flat *flat, uint32_t *rows)
 {
-	struct error *err = NULL;
-
-	for (uint32_t i = 1; i < tree->n && !err; i++)
-		err = row_of(flat, tree->nodes[i].name, tree->nodes[i].unresolved, &rows[i]);
-	return err;
+	for (uint32_t i = 1; i < tree->n; i++)
+		TRY(row_of(flat, tree->nodes[i].name, tree->nodes[i].unresolved, &rows[i]));
+	return NULL;
 }
 
-/*
- * Walks the tree without recursion, for it can be thousands of levels deep;
- * `open` counts how often each row's function is on the path.
- */
-static void sum(const struct tree *tree, struct flat *flat, const uint32_t *row_of, uint32_t *open)
+/* Walks the tree without recursion, for it can be thousands of levels deep. */
+static void sum(const struct tree *tree, struct flat *flat, const uint32_t *row_of)
 {
 	uint32_t at = tree->nodes[0].first_child;
 
@@ -240,7 +210,7 @@ static void sum(const struct tree *tree, struct flat *flat, const uint32_t *row_
 		struct flat_row *row = &flat->rows[row_of[at]];
 
 		profile_cell_add(&row->self, &node->self);
-		if (!open[row_of[at]]++)
+		if (!flat->open[row_of[at]]++)
 			profile_cell_add(&row->total, &node->total);
 		if (node->first_child) {
 			at = node->first_child;
@@ -248,7 +218,7 @@ static void sum(const struct tree *tree, struct flat *flat, const uint32_t *row_
 		}
 		while (at) {
 			node = &tree->nodes[at];
-			open[row_of[at]]--;
+			flat->open[row_of[at]]--;
 			if (node->next_sibling)
 				break;
 			at = node->parent;
@@ -259,21 +229,18 @@ static void sum(const struct tree *tree, struct flat *flat, const uint32_t *row_
 
 struct error *flat_new(const struct tree *tree, struct flat **out)
 {
-	uint32_t *rows = calloc(tree->n, sizeof(*rows));
+	FREED uint32_t *rows = calloc(tree->n, sizeof(*rows));
 	struct flat *flat = NULL;
 	struct error *err = rows ? flat_begin(&flat) : error_no_memory();
 
 	if (!err)
 		err = collect_names(tree, flat, rows);
-	if (!err)
-		sum(tree, flat, rows, flat->index->open);
-	free(rows);
 	if (err) {
 		flat_free(flat);
 		return err;
 	}
-	if (flat->n)
-		qsort_r(flat->rows, flat->n, sizeof(*flat->rows), by_cells_of, NULL);
+	sum(tree, flat, rows);
+	sort_rows(flat, NULL);
 	*out = flat;
 	return NULL;
 }
@@ -286,27 +253,22 @@ void flat_sort(struct flat *flat)
 		if (flat->rows[i].total.samples)
 			flat->rows[n++] = flat->rows[i];
 	flat->n = n;
-	if (n)
-		qsort_r(flat->rows, n, sizeof(*flat->rows), by_cells_of, NULL);
+	sort_rows(flat, NULL);
 }
 
 void flat_free(struct flat *flat)
 {
 	if (!flat)
 		return;
-	if (flat->index) {
-		ids_free(flat->index->ids);
-		free(flat->index->open);
-	}
-	free(flat->index);
+	ids_free(flat->ids);
+	free(flat->open);
 	free(flat->rows);
 	free(flat);
 }
 
 void flat_sort_by_total(struct flat *flat)
 {
-	if (flat->n)
-		qsort_r(flat->rows, flat->n, sizeof(*flat->rows), by_cells_of, flat);
+	sort_rows(flat, flat);
 }
 
 struct error *flat_choose(const struct profile *profile, struct symbolizer *symbolizer,
@@ -345,6 +307,16 @@ struct builder {
 	uint64_t visits;
 };
 
+/* Adds or finds the child that is as a node of another tree. */
+static struct error *add_like(struct tree *tree, uint32_t parent, const struct tree_node *from,
+			      uint32_t *child)
+{
+	TRY(tree_child(tree, parent, from->name, child));
+	tree->nodes[*child].unresolved = from->unresolved;
+	tree->nodes[*child].inlined = from->inlined;
+	return NULL;
+}
+
 /* All stacks through the outermost frame `at` came this way. */
 static struct error *add_callers(struct builder *b, uint32_t at)
 {
@@ -352,15 +324,9 @@ static struct error *add_callers(struct builder *b, uint32_t at)
 	uint32_t node = 0;
 
 	for (uint32_t up = b->tree->nodes[at].parent; up; up = b->tree->nodes[up].parent) {
-		struct error *err;
-
 		if (++b->visits > MAX_VISITS)
 			return error_new(ERR_INPUT, "too many deep stacks to look for callers");
-		err = tree_child(callers, node, b->tree->nodes[up].name, &node);
-		if (err)
-			return err;
-		callers->nodes[node].unresolved = b->tree->nodes[up].unresolved;
-		callers->nodes[node].inlined = b->tree->nodes[up].inlined;
+		TRY(add_like(callers, node, &b->tree->nodes[up], &node));
 	}
 	profile_cell_add(&callers->nodes[node].self, &b->tree->nodes[at].total);
 	return NULL;
@@ -370,12 +336,8 @@ static struct error *add_callee(struct builder *b, uint32_t at)
 {
 	const struct tree_node *from = &b->tree->nodes[at];
 	struct tree *callees = b->result->callees;
-	struct error *err = tree_child(callees, b->node[from->parent], from->name, &b->node[at]);
 
-	if (err)
-		return err;
-	callees->nodes[b->node[at]].unresolved = from->unresolved;
-	callees->nodes[b->node[at]].inlined = from->inlined;
+	TRY(add_like(callees, b->node[from->parent], from, &b->node[at]));
 	profile_cell_add(&callees->nodes[b->node[at]].self, &from->self);
 	return NULL;
 }
@@ -402,13 +364,13 @@ static struct error *visit(struct builder *b, uint32_t at)
 struct error *callers_callees_build(const struct tree *tree, const char *name,
 				    struct callers_callees *out)
 {
-	struct builder b = {.tree = tree, .result = out};
+	FREED uint32_t *node = calloc(tree->n, sizeof(*node));
+	FREED bool *inside = calloc(tree->n, sizeof(*inside));
+	struct builder b = {.tree = tree, .result = out, .node = node, .inside = inside};
 	struct error *err;
 
 	*out = (struct callers_callees){.name = name};
-	b.node = calloc(tree->n, sizeof(*b.node));
-	b.inside = calloc(tree->n, sizeof(*b.inside));
-	err = b.node && b.inside ? tree_new(&out->callers) : error_no_memory();
+	err = node && inside ? tree_new(&out->callers) : error_no_memory();
 	if (!err)
 		err = tree_new(&out->callees);
 	for (uint32_t i = 1; i < tree->n && !err; i++)
@@ -419,8 +381,6 @@ struct error *callers_callees_build(const struct tree *tree, const char *name,
 	}
 	if (!err)
 		err = tree_sum(out->callees);
-	free(b.node);
-	free(b.inside);
 	if (err)
 		callers_callees_free(out);
 	return err;
@@ -453,11 +413,10 @@ static bool has(const struct matches *matches, const char *name)
 /* True if the name is the text, or its short form is. */
 static bool is_match(struct matches *matches, const char *name)
 {
-	char *text = name_shorten(name, false);
+	FREED char *text = name_shorten(name, false);
 	const bool same = !strcmp(name, matches->text) || (text && !strcmp(text, matches->text));
 	const bool part = has(matches, name) || (text && has(matches, text));
 
-	free(text);
 	if (part && matches->n <= NAMES_TOLD)
 		matches->name[matches->n++] = name;
 	return same;
@@ -466,22 +425,20 @@ static bool is_match(struct matches *matches, const char *name)
 /* Two names that differ in what short forms leave out are told whole. */
 static struct error *ambiguous(struct matches *matches)
 {
-	struct error *err = NULL;
 	char names[2048] = "";
 	size_t len = 0;
 
-	for (size_t i = 0; i < matches->n && !err; i++)
-		err = short_names_add(matches->shorts, matches->name[i], strlen(matches->name[i]));
-	for (size_t i = 0; i < matches->n && i < NAMES_TOLD && !err && len < sizeof(names); i++) {
+	for (size_t i = 0; i < matches->n; i++)
+		TRY(short_names_add(matches->shorts, matches->name[i], strlen(matches->name[i])));
+	for (size_t i = 0; i < matches->n && i < NAMES_TOLD && len < sizeof(names); i++) {
 		size_t bytes = strlen(matches->name[i]);
 		const char *name = short_names_get(matches->shorts, matches->name[i], &bytes);
 
 		len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.300s", i ? ", " : "",
 					name);
 	}
-	return err ? err
-		   : error_new(ERR_USAGE, "\"%s\" could be %s%s: say which", matches->text, names,
-			       matches->n > NAMES_TOLD ? ", and others" : "");
+	return error_new(ERR_USAGE, "\"%s\" could be %s%s: say which", matches->text, names,
+			 matches->n > NAMES_TOLD ? ", and others" : "");
 }
 
 /* *name is NULL if there is none. */
@@ -495,10 +452,8 @@ static struct error *find(const struct tree *tree, struct matches *matches, cons
 		const char *one = tree->nodes[i].name;
 		uint32_t id;
 		bool added;
-		struct error *err = ids_get(matches->seen, (uintptr_t)one, 0, &id, &added);
 
-		if (err)
-			return err;
+		TRY(ids_get(matches->seen, (uintptr_t)one, 0, &id, &added));
 		if (added && !strcmp(one, matches->text)) {
 			*name = one;
 			return NULL;

@@ -21,7 +21,10 @@ struct flat_row {
 struct flat {
 	struct flat_row *rows; /* by self time, then total, then name */
 	size_t n;
-	struct flat_index *index; /* private */
+	/* Private: */
+	size_t rows_room, open_room;
+	struct ids *ids; /* numbers of rows by names: equal names are the same pointer */
+	uint32_t *open;	 /* by row: how often its function is on the path */
 };
 
 /*
