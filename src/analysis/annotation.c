@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 #include "recording/stacks.h"
 
 /* Most parts of code at all. */
@@ -106,11 +107,15 @@ static void describe(const struct builder *b, const struct hit *hit, const struc
 		part->end = options->end - part->slide;
 }
 
+static bool is_same_text(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
 static bool is_same(const struct code_part *a, const struct code_part *b)
 {
-	const bool same_file = a->path && b->path ? !strcmp(a->path, b->path) : a->path == b->path;
-
-	return same_file && a->start == b->start && a->nameless == b->nameless &&
+	return is_same_text(a->path, b->path) && a->start == b->start &&
+	       a->nameless == b->nameless &&
 	       (a->nameless ? a->slide == b->slide : a->name == b->name);
 }
 
@@ -118,7 +123,6 @@ static struct error *find_part(struct builder *b, struct hit *hit, const struct 
 {
 	struct annotation *out = b->out;
 	struct code_part part;
-	struct error *err;
 
 	describe(b, hit, last, &part);
 	hit->va = frame_code(hit->addr, hit->kind) - part.slide;
@@ -128,10 +132,9 @@ static struct error *find_part(struct builder *b, struct hit *hit, const struct 
 	if (out->n == PARTS_MAX)
 		return error_new(ERR_INPUT, "more than %d functions are called %s", PARTS_MAX,
 				 last->function);
-	err = ARRAY_RESERVE(&out->part, &b->parts_room, out->n + 1);
-	if (!err)
-		out->part[out->n++] = part;
-	return err;
+	TRY(ARRAY_RESERVE(&out->part, &b->parts_room, out->n + 1));
+	out->part[out->n++] = part;
+	return NULL;
 }
 
 /* Adds the frame of this number, if it is in code that was asked for. */
@@ -143,16 +146,13 @@ static struct error *add_hit(struct builder *b, uint32_t frame)
 	struct hit hit = {.addr = node->addr, .kind = node->kind, .row = CODE_NO_ROW};
 	const struct location *at;
 	size_t n;
-	struct error *err = symbolizer_locate_node(b->options->symbolizer, b->stacks, id, &at, &n);
 
-	if (err || !holds(b->options, &hit, at, n))
-		return err;
+	TRY(symbolizer_locate_node(b->options->symbolizer, b->stacks, id, &at, &n));
+	if (!holds(b->options, &hit, at, n))
+		return NULL;
 	hit.own = !b->options->n_names || is_asked(b->options, at->function);
-	err = find_part(b, &hit, &at[n - 1]);
-	if (!err)
-		err = ARRAY_RESERVE(&frames->hit, &frames->room, frames->n + 1);
-	if (err)
-		return err;
+	TRY(find_part(b, &hit, &at[n - 1]));
+	TRY(ARRAY_RESERVE(&frames->hit, &frames->room, frames->n + 1));
 	frames->hit[frames->n++] = hit;
 	frames->hit_of[frame] = (uint32_t)frames->n;
 	return NULL;
@@ -161,17 +161,15 @@ static struct error *add_hit(struct builder *b, uint32_t frame)
 static struct error *find_hits(struct builder *b)
 {
 	struct code_frames *frames = b->frames;
-	struct error *err = symbolizer_prepare_stacks(b->options->symbolizer, b->stacks);
 
-	if (err)
-		return err;
+	TRY(symbolizer_prepare_stacks(b->options->symbolizer, b->stacks));
 	frames->numbers = symbolizer_frames(b->options->symbolizer);
 	frames->hit_of = calloc(frames->numbers->n + (size_t)1, sizeof(*frames->hit_of));
 	if (!frames->hit_of)
 		return error_no_memory();
-	for (uint32_t i = 0; i < frames->numbers->n && !err; i++)
-		err = add_hit(b, i);
-	return err;
+	for (uint32_t i = 0; i < frames->numbers->n; i++)
+		TRY(add_hit(b, i));
+	return NULL;
 }
 
 /* NULL: the frame of this node of the stacks is in no part. */
@@ -205,9 +203,8 @@ static struct error *read_part(struct builder *b, uint32_t p)
 	const struct code_reader reader = {.images = b->out->images,
 					   .disassembler = b->options->disassembler,
 					   .recorded = profile_images(b->options->profile)};
-	struct code_hit *hits = calloc(b->frames->n + 1, sizeof(*hits));
+	FREED struct code_hit *hits = calloc(b->frames->n + 1, sizeof(*hits));
 	struct code_part *part = &b->out->part[p];
-	struct error *err;
 	size_t n = 0;
 
 	if (!hits)
@@ -218,11 +215,10 @@ static struct error *read_part(struct builder *b, uint32_t p)
 						      b->frames->hit[i].kind & FRAME_RETURN};
 	if (n)
 		qsort(hits, n, sizeof(*hits), by_va);
-	err = code_part_read(&reader, hits, n, part);
-	if (!err && part->n && !b->options->n_names && b->options->start > part->slide)
+	TRY(code_part_read(&reader, hits, n, part));
+	if (part->n && !b->options->n_names && b->options->start > part->slide)
 		drop_before(part, b->options->start - part->slide);
-	free(hits);
-	return err;
+	return NULL;
 }
 
 static int by_address(const void *left, const void *right)
@@ -246,20 +242,17 @@ static struct error *add_sampled(struct builder *b, uint32_t p)
 {
 	struct code_part *part = &b->out->part[p];
 	const size_t read = part->n;
-	struct error *err = NULL;
 	size_t kept = 0;
 
-	for (size_t i = 0; i < b->frames->n && !err; i++) {
+	for (size_t i = 0; i < b->frames->n; i++) {
 		const struct hit *hit = &b->frames->hit[i];
 		const struct code_part read_only = {.row = part->row, .n = read};
 
 		if (hit->part != p || (read && row_at(&read_only, hit->va) != CODE_NO_ROW))
 			continue;
-		err = code_part_add_row(part, &(struct code_line){.va = hit->va});
-		if (!err) {
-			part->row[part->n - 1].addr = hit->addr;
-			part->row[part->n - 1].kind = hit->kind;
-		}
+		TRY(code_part_add_row(part, &(struct code_line){.va = hit->va}));
+		part->row[part->n - 1].addr = hit->addr;
+		part->row[part->n - 1].kind = hit->kind;
 	}
 	if (part->n)
 		qsort(part->row, part->n, sizeof(*part->row), by_address);
@@ -267,14 +260,12 @@ static struct error *add_sampled(struct builder *b, uint32_t p)
 		if (!kept || part->row[i].line.va != part->row[kept - 1].line.va)
 			part->row[kept++] = part->row[i];
 	part->n = kept;
-	return err;
+	return NULL;
 }
 
 static struct error *assign_rows(struct builder *b)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < b->frames->n && !err; i++) {
+	for (size_t i = 0; i < b->frames->n; i++) {
 		struct hit *hit = &b->frames->hit[i];
 		struct code_part *part = &b->out->part[hit->part];
 		struct code_row *row;
@@ -289,27 +280,26 @@ static struct error *assign_rows(struct builder *b)
 						  : hit->va != row->line.va);
 		/* Lines that the recording carries, where the file has none. */
 		if (!row->at || !row->at->file)
-			err = symbolizer_locate(b->options->symbolizer, hit->addr, hit->kind,
-						&row->at, &row->n_at);
+			TRY(symbolizer_locate(b->options->symbolizer, hit->addr, hit->kind,
+					      &row->at, &row->n_at));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *find_lines(struct builder *b, struct code_part *part)
 {
 	struct symbolizer *symbolizer = part->has_lines ? b->options->symbolizer : b->out->lines;
-	struct frame *frames = calloc(part->n + 1, sizeof(*frames));
-	struct error *err = frames ? NULL : error_no_memory();
+	FREED struct frame *frames = calloc(part->n + 1, sizeof(*frames));
 
-	for (size_t i = 0; i < part->n && !err; i++)
+	if (!frames)
+		return error_no_memory();
+	for (size_t i = 0; i < part->n; i++)
 		frames[i] = (struct frame){.addr = part->row[i].addr, .kind = part->row[i].kind};
-	if (!err)
-		err = symbolizer_prepare(symbolizer, frames, part->n);
-	for (size_t i = 0; i < part->n && !err; i++)
-		err = symbolizer_locate(symbolizer, frames[i].addr, frames[i].kind,
-					&part->row[i].at, &part->row[i].n_at);
-	free(frames);
-	return err;
+	TRY(symbolizer_prepare(symbolizer, frames, part->n));
+	for (size_t i = 0; i < part->n; i++)
+		TRY(symbolizer_locate(symbolizer, frames[i].addr, frames[i].kind, &part->row[i].at,
+				      &part->row[i].n_at));
+	return NULL;
 }
 
 /* Counts one stack: at its leaf as self, and once at each instruction that it passes through. */
@@ -348,7 +338,7 @@ static void count(struct builder *b, uint32_t leaf)
 static struct error *count_all(struct builder *b)
 {
 	const uint32_t n = stacks_count(b->stacks);
-	bool *inside = calloc(n, sizeof(*inside));
+	FREED bool *inside = calloc(n, sizeof(*inside));
 
 	if (!inside)
 		return error_no_memory();
@@ -357,7 +347,6 @@ static struct error *count_all(struct builder *b)
 		if (inside[i] && profile_cell(&b->options->profile->cells, i)->samples)
 			count(b, i);
 	}
-	free(inside);
 	return NULL;
 }
 
@@ -371,7 +360,7 @@ static int by_self(const void *left, const void *right)
 static struct error *sort_parts(struct builder *b)
 {
 	struct annotation *out = b->out;
-	uint32_t *now = calloc(out->n + 1, sizeof(*now));
+	FREED uint32_t *now = calloc(out->n + 1, sizeof(*now));
 
 	if (!now)
 		return error_no_memory();
@@ -383,36 +372,28 @@ static struct error *sort_parts(struct builder *b)
 		now[out->part[p].last] = p;
 	for (size_t i = 0; i < b->frames->n; i++)
 		b->frames->hit[i].part = now[b->frames->hit[i].part];
-	free(now);
 	return NULL;
 }
 
 static struct error *build(struct builder *b)
 {
 	struct annotation *out = b->out;
-	struct error *err = images_new(&out->images);
 
-	if (err)
-		return err;
+	TRY(images_new(&out->images));
 	images_sandbox(out->images);
 	images_names_and_code(out->images);
-	err = symbolizer_new(out->images, b->options->profile, &out->lines);
-	if (!err)
-		symbolizer_set(out->lines, &b->options->naming);
-	if (!err)
-		err = find_hits(b);
-	for (uint32_t p = 0; p < out->n && !err; p++) {
-		err = read_part(b, p);
-		if (!err && (!out->part[p].n || out->part[p].nameless))
-			err = add_sampled(b, p);
-		if (!err)
-			err = find_lines(b, &out->part[p]);
+	TRY(symbolizer_new(out->images, b->options->profile, &out->lines));
+	symbolizer_set(out->lines, &b->options->naming);
+	TRY(find_hits(b));
+	for (uint32_t p = 0; p < out->n; p++) {
+		TRY(read_part(b, p));
+		if (!out->part[p].n || out->part[p].nameless)
+			TRY(add_sampled(b, p));
+		TRY(find_lines(b, &out->part[p]));
 	}
-	if (!err)
-		err = assign_rows(b);
-	if (!err)
-		err = count_all(b);
-	return err ? err : sort_parts(b);
+	TRY(assign_rows(b));
+	TRY(count_all(b));
+	return sort_parts(b);
 }
 
 struct error *annotation_build(const struct annotation_options *options, struct annotation *out)
@@ -515,11 +496,6 @@ const char *annotation_target(const struct annotation *annotation, const struct 
 		return named.name;
 	error_free(err);
 	return NULL;
-}
-
-static bool is_same_text(const char *a, const char *b)
-{
-	return a && b ? !strcmp(a, b) : a == b;
 }
 
 /* Their texts may belong to two symbolizers. */

@@ -10,6 +10,7 @@
 
 #include "arch/arm/arm.h"
 #include "base/array.h"
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "symbol/names/symbolizer.h"
 
@@ -162,12 +163,14 @@ static struct error *add_instructions(struct code_bytes *from, struct code_part 
 				      uint64_t end, size_t most)
 {
 	const size_t whole = (size_t)(end - va);
-	struct code_line *lines = calloc(LINES_AT_ONCE, sizeof(*lines));
-	uint8_t *bytes = malloc(whole + 1);
-	struct error *err = lines && bytes ? NULL : error_no_memory();
-	const size_t len = err ? 0 : elf_code_copy(from->code, va, bytes, whole);
+	FREED struct code_line *lines = calloc(LINES_AT_ONCE, sizeof(*lines));
+	FREED uint8_t *bytes = malloc(whole + 1);
+	size_t len;
 
-	for (size_t at = 0; at < len && most && !err;) {
+	if (!lines || !bytes)
+		return error_no_memory();
+	len = elf_code_copy(from->code, va, bytes, whole);
+	for (size_t at = 0; at < len && most;) {
 		const struct code_mark *mark = elf_code_mark(from->code, va + at);
 		const uint64_t next = elf_code_next_mark(from->code, va + at);
 		const size_t left = next - (va + at) < len - at ? next - (va + at) : len - at;
@@ -178,14 +181,12 @@ static struct error *add_instructions(struct code_bytes *from, struct code_part 
 		const size_t n = next_lines(from, &code, mark, lines, room);
 
 		most -= n;
-		for (size_t i = 0; i < n && !err; i++) {
-			err = code_part_add_row(part, &lines[i]);
+		for (size_t i = 0; i < n; i++) {
+			TRY(code_part_add_row(part, &lines[i]));
 			at += lines[i].len;
 		}
 	}
-	free(lines);
-	free(bytes);
-	return err;
+	return NULL;
 }
 
 /* The processor, if its instructions can be shown. */
@@ -263,12 +264,14 @@ static size_t find_beginnings(struct code_bytes *from, const struct code_hit *hi
 static struct error *add_stretches(struct code_bytes *from, const struct code_hit *hits,
 				   size_t n_hits, struct code_part *part)
 {
-	uint64_t *at = calloc(n_hits + 1, sizeof(*at));
-	struct error *err = at ? NULL : error_no_memory();
-	const size_t n = err ? 0 : find_beginnings(from, hits, n_hits, at);
+	FREED uint64_t *at = calloc(n_hits + 1, sizeof(*at));
 	uint64_t shown = 0;
+	size_t n;
 
-	for (size_t i = 0; i < n && !err; i++) {
+	if (!at)
+		return error_no_memory();
+	n = find_beginnings(from, hits, n_hits, at);
+	for (size_t i = 0; i < n; i++) {
 		const bool is_last = i + 1 == n || at[i + 1] - at[i] > STRETCH_GAP;
 		const uint64_t end = is_last ? at[i] + CODE_LINE_BYTES : at[i + 1];
 
@@ -278,22 +281,19 @@ static struct error *add_stretches(struct code_bytes *from, const struct code_hi
 					CODE_SHOWN_MAX);
 			break;
 		}
-		err = add_instructions(from, part, at[i], end, is_last ? 1 : SIZE_MAX);
+		TRY(add_instructions(from, part, at[i], end, is_last ? 1 : SIZE_MAX));
 	}
-	free(at);
-	return err;
+	return NULL;
 }
 
 static struct error *add_function(struct code_bytes *from, const struct image_file *file,
 				  uint64_t last_hit, struct code_part *part)
 {
-	struct error *err;
-
 	find_end(file, last_hit, part);
-	err = add_instructions(from, part, part->start, part->end, SIZE_MAX);
+	TRY(add_instructions(from, part, part->start, part->end, SIZE_MAX));
 	while (part->guessed && part->n > 1 && part->row[part->n - 1].line.va > last_hit)
 		part->n--;
-	return err;
+	return NULL;
 }
 
 /* Adds the code of a file, if it has it; else the part says what it lacks. */
@@ -303,18 +303,16 @@ static struct error *add_code_of(const struct code_reader *reader, const char *p
 	struct code_bytes from = {.disassembler = reader->disassembler};
 	const uint64_t last_hit = n_hits ? hits[n_hits - 1].va : part->start;
 	const struct image_file *file;
-	struct error *err = load_file(reader->images, part, path, &file);
 
-	if (err || !file)
-		return err;
+	TRY(load_file(reader->images, part, path, &file));
+	if (!file)
+		return NULL;
 	from.code = file->code;
 	from.arch = known_arch(part, file);
 	if (!from.arch)
 		return NULL;
-	err = part->nameless ? add_stretches(&from, hits, n_hits, part)
-			     : add_function(&from, file, last_hit, part);
-	if (err)
-		return err;
+	TRY(part->nameless ? add_stretches(&from, hits, n_hits, part)
+			   : add_function(&from, file, last_hit, part));
 	if (!part->n)
 		code_part_lacks(part,
 				"%s has no code there, only what debuggers need: -s FILE gives the "
@@ -331,7 +329,6 @@ struct error *code_part_read(const struct code_reader *reader, const struct code
 			     size_t n_hits, struct code_part *part)
 {
 	const struct recorded_image *other = NULL;
-	struct error *err;
 
 	/* All of such a function are its lines. */
 	if (is_stand_in(part->start))
@@ -344,19 +341,18 @@ struct error *code_part_read(const struct code_reader *reader, const struct code
 			"the recording names no file for this code: -s FILE@0xADDRESS gives it");
 	if (part->lacks)
 		return NULL;
-	err = add_code_of(reader, part->path, hits, n_hits, part);
+	TRY(add_code_of(reader, part->path, hits, n_hits, part));
+	if (part->n || !part->build_id || !*part->build_id)
+		return NULL;
 	/* A file with debugging information alone stands for the one that ran. */
-	for (size_t i = 0; i < reader->recorded->n && !part->n && part->build_id && *part->build_id;
-	     i++) {
+	for (size_t i = 0; i < reader->recorded->n && !other; i++) {
 		const struct recorded_image *one = &reader->recorded->at[i];
 
-		if (one->path && one->build_id && !strcmp(one->build_id, part->build_id)) {
+		if (one->path && one->build_id && !strcmp(one->build_id, part->build_id))
 			other = one;
-			break;
-		}
 	}
-	if (err || !other || !strcmp(other->path, part->path))
-		return err;
+	if (!other || !strcmp(other->path, part->path))
+		return NULL;
 	free(part->lacks);
 	part->lacks = NULL;
 	return add_code_of(reader, other->path, hits, n_hits, part);

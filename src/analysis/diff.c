@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 
 /* The normal distribution's 97.5 % quantile. */
 #define Z 1.959964
@@ -134,7 +135,7 @@ static int by_p(const void *left, const void *right)
 
 bool differences_mark(struct difference *const *all, size_t n)
 {
-	struct difference **sorted = calloc(n + 1, sizeof(struct difference *));
+	FREED struct difference **sorted = calloc(n + 1, sizeof(struct difference *));
 	size_t good = 0;
 
 	if (!sorted)
@@ -149,7 +150,6 @@ bool differences_mark(struct difference *const *all, size_t n)
 			good = i + 1;
 	for (size_t i = 0; i < good; i++)
 		sorted[i]->significant = true;
-	free(sorted);
 	return true;
 }
 
@@ -217,8 +217,7 @@ static struct difference change(const struct profile_cell *cells, const struct p
 static struct error *judge_rows(struct diff *diff, const struct profile *before,
 				const struct profile *after)
 {
-	struct difference **all = calloc(2 * diff->n + 1, sizeof(struct difference *));
-	bool marked;
+	FREED struct difference **all = calloc(2 * diff->n + 1, sizeof(struct difference *));
 
 	if (!all)
 		return error_no_memory();
@@ -230,11 +229,11 @@ static struct error *judge_rows(struct diff *diff, const struct profile *before,
 		all[2 * i] = &row->self_change;
 		all[2 * i + 1] = &row->total_change;
 	}
-	marked = differences_mark(all, 2 * diff->n);
-	free(all);
+	if (!differences_mark(all, 2 * diff->n))
+		return error_no_memory();
 	for (size_t i = 0; i < diff->n; i++)
 		diff->significant += diff_row_changed(&diff->rows[i]);
-	return marked ? NULL : error_no_memory();
+	return NULL;
 }
 
 static double size(const struct difference *change)
@@ -263,12 +262,11 @@ struct error *diff_new(const struct diff_side *before, const struct diff_side *a
 		       enum diff_order order, struct diff **out)
 {
 	struct diff *diff = calloc(1, sizeof(*diff));
-	struct error *err = diff ? NULL : error_no_memory();
+	struct error *err;
 
-	if (err)
-		return err;
-	diff->rows = calloc(before->flat->n + after->flat->n + 1, sizeof(*diff->rows));
-	if (!diff->rows) {
+	if (diff)
+		diff->rows = calloc(before->flat->n + after->flat->n + 1, sizeof(*diff->rows));
+	if (!diff || !diff->rows) {
 		diff_free(diff);
 		return error_no_memory();
 	}
@@ -310,9 +308,8 @@ static struct error *add_side(const struct tree_sides *sides, int side,
 			      const struct tree_options *options, struct tree *tree,
 			      uint64_t **weights)
 {
-	struct profile_cell *before = malloc(tree->n * sizeof(*before));
-	uint32_t n = tree->n;
-	struct error *err;
+	FREED struct profile_cell *before = malloc(tree->n * sizeof(*before));
+	const uint32_t n = tree->n;
 
 	if (!before)
 		return error_no_memory();
@@ -320,12 +317,12 @@ static struct error *add_side(const struct tree_sides *sides, int side,
 		before[i] = tree->nodes[i].self;
 		tree->nodes[i].self = (struct profile_cell){0};
 	}
-	err = tree_add(tree, sides->profile[side], sides->symbolizer[side], sides->symbolizer[0],
-		       options);
-	*weights = err ? NULL : calloc(tree->n, sizeof(**weights));
-	if (!err && !*weights)
-		err = error_no_memory();
-	for (uint32_t i = 0; !err && i < tree->n; i++) {
+	TRY(tree_add(tree, sides->profile[side], sides->symbolizer[side], sides->symbolizer[0],
+		     options));
+	*weights = calloc(tree->n, sizeof(**weights));
+	if (!*weights)
+		return error_no_memory();
+	for (uint32_t i = 0; i < tree->n; i++) {
 		struct profile_cell *self = &tree->nodes[i].self;
 
 		self->weight_ns = normalised(self, sides->profile[side]);
@@ -336,8 +333,7 @@ static struct error *add_side(const struct tree_sides *sides, int side,
 			self->squares += before[i].squares;
 		}
 	}
-	free(before);
-	return err;
+	return NULL;
 }
 
 /* Shares with children, of weights without; a parent's number is smaller than its children's. */
@@ -364,12 +360,13 @@ static bool is_judged(const struct tree_pair *pair, const struct tree_change *no
 
 static struct error *judge_nodes(struct tree_pair *pair)
 {
-	struct difference *all = calloc(pair->tree->n, sizeof(*all));
-	struct difference **judged = calloc(pair->tree->n, sizeof(*judged));
-	bool marked = all && judged;
+	FREED struct difference *all = calloc(pair->tree->n, sizeof(*all));
+	FREED struct difference **judged = calloc(pair->tree->n, sizeof(*judged));
 	size_t n = 0;
 
-	for (uint32_t i = 0; marked && i < pair->tree->n; i++) {
+	if (!all || !judged)
+		return error_no_memory();
+	for (uint32_t i = 0; i < pair->tree->n; i++) {
 		const struct tree_change *node = &pair->nodes[i];
 
 		if (!is_judged(pair, node))
@@ -377,46 +374,41 @@ static struct error *judge_nodes(struct tree_pair *pair)
 		all[i] = difference_of(node->before, pair->draws[0], node->after, pair->draws[1]);
 		judged[n++] = &all[i];
 	}
-	marked = marked && differences_mark(judged, n);
-	for (uint32_t i = 0; marked && i < pair->tree->n; i++)
+	if (!differences_mark(judged, n))
+		return error_no_memory();
+	for (uint32_t i = 0; i < pair->tree->n; i++)
 		pair->nodes[i].significant = all[i].significant;
-	free(all);
-	free(judged);
-	return marked ? NULL : error_no_memory();
+	return NULL;
 }
 
 static struct error *build(const struct tree_sides *sides, const struct tree_options *options,
-			   struct tree_pair *pair, uint64_t *weights[2])
+			   struct tree_pair *pair)
 {
-	struct error *err = tree_new(&pair->tree);
-	uint32_t n = 0; /* nodes of the first */
+	FREED uint64_t *before = NULL;
+	FREED uint64_t *after = NULL;
+	uint32_t n_before;
 
-	for (int side = 0; side < 2 && !err; side++) {
-		err = add_side(sides, side, options, pair->tree, &weights[side]);
-		n = side ? n : pair->tree->n;
+	TRY(tree_new(&pair->tree));
+	TRY(add_side(sides, 0, options, pair->tree, &before));
+	n_before = pair->tree->n;
+	TRY(add_side(sides, 1, options, pair->tree, &after));
+	TRY(tree_sum(pair->tree));
+	for (int side = 0; side < 2; side++)
 		pair->draws[side] = profile_draws(sides->profile[side]);
-	}
-	if (!err)
-		err = tree_sum(pair->tree);
-	if (err)
-		return err;
 	pair->nodes = calloc(pair->tree->n, sizeof(*pair->nodes));
 	if (!pair->nodes)
 		return error_no_memory();
-	compare(pair->tree, n, weights[0], weights[1], pair->nodes);
+	compare(pair->tree, n_before, before, after, pair->nodes);
 	return judge_nodes(pair);
 }
 
 struct error *tree_pair_build(const struct tree_sides *sides, const struct tree_options *options,
 			      struct tree_pair *out)
 {
-	uint64_t *weights[2] = {NULL, NULL};
 	struct error *err;
 
-	memset(out, 0, sizeof(*out));
-	err = build(sides, options, out, weights);
-	free(weights[0]);
-	free(weights[1]);
+	*out = (struct tree_pair){0};
+	err = build(sides, options, out);
 	if (err)
 		tree_pair_free(out);
 	return err;
@@ -426,5 +418,5 @@ void tree_pair_free(struct tree_pair *pair)
 {
 	tree_free(pair->tree);
 	free(pair->nodes);
-	memset(pair, 0, sizeof(*pair));
+	*pair = (struct tree_pair){0};
 }

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 
 const char *name_kind_text(enum name_kind kind)
 {
@@ -189,7 +190,7 @@ struct name_codes {
 	struct pool *image_names;
 	struct ids *image_ids;
 	const char **images;
-	size_t n_images, images_room;
+	size_t images_room;
 	bool user; /* a kernel was met, or a process */
 };
 
@@ -232,44 +233,47 @@ static int by_start(const void *left, const void *right)
 	return COMPARE(a->start, b->start);
 }
 
+/* The number of a text, which *kept is in the pool. */
+static struct error *number_text(struct pool *pool, struct ids *ids, const char *text,
+				 const char **kept, uint32_t *number)
+{
+	bool added;
+
+	TRY(pool_intern(pool, text, strlen(text), kept));
+	return ids_get(ids, (uintptr_t)*kept, 0, number, &added);
+}
+
 /* Images of the same file name are one. */
 static struct error *number_image(struct name_codes *codes, const char *path, uint32_t *number)
 {
-	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path, *name;
-	bool added = false;
-	struct error *err = pool_intern(codes->image_names, file, strlen(file), &name);
+	const char *slash = strrchr(path, '/'), *name;
 
-	if (!err)
-		err = ids_get(codes->image_ids, (uintptr_t)name, 0, number, &added);
-	if (!err && added)
-		err = ARRAY_RESERVE(&codes->images, &codes->images_room, codes->n_images + 1);
-	if (!err && added)
-		codes->images[codes->n_images++] = name;
-	++*number;
-	return err;
+	TRY(number_text(codes->image_names, codes->image_ids, slash ? slash + 1 : path, &name,
+			number));
+	TRY(ARRAY_RESERVE(&codes->images, &codes->images_room, *number + (size_t)1));
+	codes->images[(*number)++] = name;
+	return NULL;
 }
 
 /* Sorted by start; *n of them. */
 static struct error *number_images(struct name_codes *codes, const struct recorded_images *images,
 				   struct image_range **out, size_t *n)
 {
-	const size_t most = images ? images->n : 0;
-	struct image_range *ranges = calloc(most + 1, sizeof(*ranges));
-	struct error *err = ranges ? NULL : error_no_memory();
+	struct image_range *ranges = *out = calloc(images->n + 1, sizeof(*ranges));
 
-	*n = 0;
-	for (size_t i = 0; i < most && !err; i++) {
+	if (!ranges)
+		return error_no_memory();
+	for (size_t i = 0; i < images->n; i++) {
 		const struct recorded_image *image = &images->at[i];
 
 		if (!image->path || !*image->path)
 			continue;
 		ranges[*n] = (struct image_range){.start = image->start, .end = image->end};
-		err = number_image(codes, image->path, &ranges[(*n)++].number);
+		TRY(number_image(codes, image->path, &ranges[(*n)++].number));
 	}
 	if (*n)
 		qsort(ranges, *n, sizeof(*ranges), by_start);
-	*out = ranges;
-	return err;
+	return NULL;
 }
 
 /* 0 where no image is known. */
@@ -284,18 +288,10 @@ static struct error *note(struct name_codes *codes, const char *function, uint32
 			  bool kernel)
 {
 	const char *name;
-	uint32_t id = 0;
-	bool added = false;
-	struct error *err = pool_intern(codes->names, function, strlen(function), &name);
+	uint32_t id;
 
-	if (!err)
-		err = ids_get(codes->ids, (uintptr_t)name, 0, &id, &added);
-	if (!err && added)
-		err = ARRAY_RESERVE(&codes->at, &codes->room, id + (size_t)1);
-	if (err)
-		return err;
-	if (added)
-		codes->at[id] = (struct name_code){0};
+	TRY(number_text(codes->names, codes->ids, function, &name, &id));
+	TRY(ARRAY_RESERVE_ZERO(&codes->at, &codes->room, id + (size_t)1));
 	if (!codes->at[id].image)
 		codes->at[id].image = image;
 	codes->at[id].kernel |= kernel;
@@ -309,31 +305,29 @@ struct error *name_codes_add(struct name_codes *codes, const struct profile *pro
 {
 	const struct stacks *stacks = profile->stacks;
 	const struct frame_numbers *frames = symbolizer_frames(symbolizer);
-	struct image_range *ranges = NULL;
+	FREED struct image_range *ranges = NULL;
 	size_t n_ranges = 0;
-	struct error *err = number_images(codes, profile_images(profile), &ranges, &n_ranges);
 
+	TRY(number_images(codes, profile_images(profile), &ranges, &n_ranges));
 	codes->user |= recording_is_of_process(&profile->info);
-	if (!err)
-		err = symbolizer_prepare_stacks(symbolizer, stacks);
-	for (uint32_t i = 0; !err && i < frames->n; i++) {
+	TRY(symbolizer_prepare_stacks(symbolizer, stacks));
+	for (uint32_t i = 0; i < frames->n; i++) {
 		const struct stack_node *frame = stacks_node(stacks, frames->node[i]);
 		const uint64_t addr = frame->addr - (frame->kind == FRAME_RETURN);
 		const struct location *functions;
-		size_t n = 0;
+		size_t n;
 
-		err = symbolizer_locate_node(symbolizer, stacks, frames->node[i], &functions, &n);
-		for (size_t k = 0; k < n && !err; k++)
-			err = note(codes, functions[k].function, image_at(ranges, n_ranges, addr),
-				   addr_is_kernels(addr));
+		TRY(symbolizer_locate_node(symbolizer, stacks, frames->node[i], &functions, &n));
+		for (size_t k = 0; k < n; k++)
+			TRY(note(codes, functions[k].function, image_at(ranges, n_ranges, addr),
+				 addr_is_kernels(addr)));
 	}
-	free(ranges);
-	return err;
+	return NULL;
 }
 
 const char *name_codes_image(const struct name_codes *codes, uint32_t number)
 {
-	return number && number <= codes->n_images ? codes->images[number - 1] : NULL;
+	return number && number <= ids_count(codes->image_ids) ? codes->images[number - 1] : NULL;
 }
 
 static struct name_code code_of(const struct name_codes *codes, const char *name)
