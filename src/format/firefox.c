@@ -47,46 +47,59 @@ static void put_categories(FILE *out)
 /* Numbers in JavaScript are exact up to here. */
 #define MAX_EXACT (UINT64_C(1) << 53)
 
-static struct error *number_text(struct firefox *f, const char *text)
+static struct error *number_text(struct firefox_texts *texts, const char *text)
 {
 	uint32_t id;
 	bool added;
-	struct error *err = ids_get(f->strings, (uintptr_t)text, 0, &id, &added);
 
-	if (!err && added)
-		f->texts[id] = text;
-	return err;
+	TRY(ids_get(texts->ids, (uintptr_t)text, 0, &id, &added));
+	TRY(ARRAY_RESERVE(&texts->at, &texts->room, id + (size_t)1));
+	texts->at[id] = text;
+	return NULL;
+}
+
+/* Of a text that has one. */
+static uint32_t number_of(const struct firefox_texts *texts, const char *text)
+{
+	uint32_t id = 0;
+
+	(void)ids_find(texts->ids, (uintptr_t)text, 0, &id);
+	return id;
 }
 
 static struct error *number_texts(struct firefox *f)
 {
 	const struct location_table *p = f->table;
-	size_t most = 2 * (size_t)p->n_functions + p->n_images + 2;
 	const char *pause;
-	struct error *err = NULL;
-	uint32_t id;
-	bool added;
 
-	f->texts = calloc(most, sizeof(*f->texts));
-	if (!f->texts)
-		return error_no_memory();
-	for (uint32_t i = 0; i < p->n_functions && !err; i++) {
-		err = number_text(f, p->functions[i].name);
-		if (err || !p->functions[i].file)
+	TRY(ids_new(&f->strings.ids));
+	TRY(ids_new(&f->files.ids));
+	for (uint32_t i = 0; i < p->n_functions; i++) {
+		TRY(number_text(&f->strings, p->functions[i].name));
+		if (!p->functions[i].file)
 			continue;
-		err = number_text(f, p->functions[i].file);
-		if (!err)
-			err = ids_get(f->files, (uintptr_t)p->functions[i].file, 0, &id, &added);
+		TRY(number_text(&f->strings, p->functions[i].file));
+		TRY(number_text(&f->files, p->functions[i].file));
 	}
-	for (uint32_t i = 0; i < p->n_images && !err; i++)
-		err = number_text(f, p->images[i].path);
-	if (!err)
-		err = symbolizer_intern(f->job->symbolizer, FIREFOX_PAUSE, &pause);
-	if (!err)
-		err = number_text(f, pause);
-	if (!err)
-		err = ids_get(f->strings, (uintptr_t)pause, 0, &f->pause_name, &added);
-	return err;
+	for (uint32_t i = 0; i < p->n_images; i++)
+		TRY(number_text(&f->strings, p->images[i].path));
+	TRY(symbolizer_intern(f->job->symbolizer, FIREFOX_PAUSE, &pause));
+	TRY(number_text(&f->strings, pause));
+	f->pause_name = number_of(&f->strings, pause);
+	return NULL;
+}
+
+static void find_images(struct firefox *f)
+{
+	for (uint32_t i = 0; i < f->table->n_functions; i++)
+		f->image_of[i] = LOCATION_NONE;
+	for (uint32_t i = 0; i < f->table->n; i++) {
+		const uint32_t image = f->table->at[i].image;
+
+		for (uint32_t k = 0; image != LOCATION_NONE && k < location_answer(f->table, i)->n;
+		     k++)
+			f->image_of[location_place(f->table, i, k)->function] = image;
+	}
 }
 
 /* Numbers all that the tables refer to. */
@@ -96,8 +109,10 @@ static struct error *number_all(struct firefox *f)
 
 	f->stack_of = array_zeros(n, sizeof(*f->stack_of));
 	f->categories = calloc(2 * (size_t)f->table->n_functions + 1, sizeof(*f->categories));
-	if (!f->stack_of || !f->categories)
+	f->image_of = calloc(f->table->n_functions + (size_t)1, sizeof(*f->image_of));
+	if (!f->stack_of || !f->categories || !f->image_of)
 		return error_no_memory();
+	find_images(f);
 	for (uint32_t id = 1; id < n; id++) {
 		if (!f->table->used[id])
 			continue;
@@ -107,39 +122,32 @@ static struct error *number_all(struct firefox *f)
 	return number_texts(f);
 }
 
-/* Lookup only: the thing has a number already, so this cannot fail. */
-static uint32_t number_of(struct ids *ids, const void *thing)
-{
-	uint32_t id = 0;
-	bool added;
-
-	error_free(ids_get(ids, (uintptr_t)thing, 0, &id, &added));
-	return id;
-}
-
-/* Writes "key":[...]; `put` writes the elements 0 to n - 1. */
-static void column(struct firefox *f, const char *key, uint32_t n,
-		   void (*put)(struct firefox *f, uint32_t i))
+/* Writes "key":[...]; `put` writes the elements 0 to n - 1, or each is `value` if that is not NULL. */
+static void put_column(struct firefox *f, const char *key, uint32_t n,
+		       void (*put)(struct firefox *f, uint32_t i), const char *value)
 {
 	fprintf(f->out, "\"%s\":[", key);
 	for (uint32_t i = 0; i < n; i++) {
 		if (i)
 			putc_unlocked(',', f->out);
-		put(f, i);
+		if (value)
+			fputs_unlocked(value, f->out);
+		else
+			put(f, i);
 	}
 	fputs("],\n", f->out);
+}
+
+static void column(struct firefox *f, const char *key, uint32_t n,
+		   void (*put)(struct firefox *f, uint32_t i))
+{
+	put_column(f, key, n, put, NULL);
 }
 
 /* A column with one value in every row. */
 static void constant(struct firefox *f, const char *key, uint32_t n, const char *value)
 {
-	fprintf(f->out, "\"%s\":[", key);
-	for (uint32_t i = 0; i < n; i++) {
-		if (i)
-			putc_unlocked(',', f->out);
-		fputs_unlocked(value, f->out);
-	}
-	fputs("],\n", f->out);
+	put_column(f, key, n, NULL, value);
 }
 
 /* A column of the frame table; `put` writes the element of function k of an entry. */
@@ -228,37 +236,23 @@ static void put_frame_table(struct firefox *f)
 
 static void put_function_name(struct firefox *f, uint32_t i)
 {
-	fprintf(f->out, "%" PRIu32, number_of(f->strings, f->table->functions[i].name));
+	format_number(number_of(&f->strings, f->table->functions[i].name), f->out);
 }
 
 static void put_source(struct firefox *f, uint32_t i)
 {
 	if (f->table->functions[i].file)
-		fprintf(f->out, "%" PRIu32, number_of(f->files, f->table->functions[i].file));
+		format_number(number_of(&f->files, f->table->functions[i].file), f->out);
 	else
 		fputs("null", f->out);
 }
 
-/* The image of each function: that of its last entry that is in an image. */
-static void put_resources(struct firefox *f)
+static void put_resource(struct firefox *f, uint32_t i)
 {
-	uint32_t n = f->table->n_functions;
-	int64_t *image = malloc((n + (size_t)1) * sizeof(*image));
-
-	fputs("\"resource\":[", f->out);
-	for (uint32_t i = 0; image && i < n; i++)
-		image[i] = -1;
-	for (uint32_t i = 0; image && i < f->table->n; i++) {
-		const uint32_t in = f->table->at[i].image;
-
-		for (uint32_t k = 0; in != LOCATION_NONE && k < location_answer(f->table, i)->n;
-		     k++)
-			image[location_place(f->table, i, k)->function] = in;
-	}
-	for (uint32_t i = 0; i < n; i++)
-		fprintf(f->out, "%s%" PRId64, i ? "," : "", image ? image[i] : -1);
-	fputs("],\n", f->out);
-	free(image);
+	if (f->image_of[i] == LOCATION_NONE)
+		fputs_unlocked("-1", f->out);
+	else
+		format_number(f->image_of[i], f->out);
 }
 
 static void put_function_table(struct firefox *f)
@@ -269,7 +263,7 @@ static void put_function_table(struct firefox *f)
 	column(f, "name", n, put_function_name);
 	constant(f, "isJS", n, "false");
 	constant(f, "relevantForJS", n, "false");
-	put_resources(f);
+	column(f, "resource", n, put_resource);
 	column(f, "source", n, put_source);
 	constant(f, "lineNumber", n, "null");
 	constant(f, "columnNumber", n, "null");
@@ -318,12 +312,12 @@ static void put_stack_prefix(FILE *out, uint32_t line, int64_t prefix)
 
 static void put_index(struct firefox *f, uint32_t i)
 {
-	fprintf(f->out, "%" PRIu32, i);
+	format_number(i, f->out);
 }
 
 static void put_image_name(struct firefox *f, uint32_t i)
 {
-	fprintf(f->out, "%" PRIu32, number_of(f->strings, f->table->images[i].path));
+	format_number(number_of(&f->strings, f->table->images[i].path), f->out);
 }
 
 static void put_resource_table(struct firefox *f)
@@ -339,21 +333,17 @@ static void put_resource_table(struct firefox *f)
 	fprintf(f->out, "\"length\":%" PRIu32 "},\n", n);
 }
 
-/* Files were numbered in the order of the functions that name them first. */
+static void put_file_name(struct firefox *f, uint32_t i)
+{
+	format_number(number_of(&f->strings, f->files.at[i]), f->out);
+}
+
 static void put_sources(struct firefox *f)
 {
-	uint32_t n = ids_count(f->files), next = 0;
+	const uint32_t n = ids_count(f->files.ids);
 
-	fputs("\"sources\":{\"filename\":[", f->out);
-	for (uint32_t i = 0; i < f->table->n_functions && next < n; i++) {
-		const char *file = f->table->functions[i].file;
-
-		if (!file || number_of(f->files, file) != next)
-			continue;
-		fprintf(f->out, "%s%" PRIu32, next ? "," : "", number_of(f->strings, file));
-		next++;
-	}
-	fputs("],\n", f->out);
+	fputs("\"sources\":{", f->out);
+	column(f, "filename", n, put_file_name);
 	constant(f, "id", n, "null");
 	constant(f, "startLine", n, "1");
 	constant(f, "startColumn", n, "1");
@@ -363,14 +353,14 @@ static void put_sources(struct firefox *f)
 
 static void put_text(struct firefox *f, uint32_t i)
 {
-	format_json_text(f->texts[i], f->out);
+	format_json_text(f->strings.at[i], f->out);
 }
 
 /* "shared": all tables. */
 static void put_tables(struct firefox *f)
 {
 	fputs("\"shared\":{", f->out);
-	column(f, "stringArray", ids_count(f->strings), put_text);
+	column(f, "stringArray", ids_count(f->strings.ids), put_text);
 	put_sources(f);
 	put_resource_table(f);
 	put_function_table(f);
@@ -401,12 +391,9 @@ static struct error *put_meta(struct firefox *f)
 {
 	const struct recording_info *info = &f->job->profile->info;
 	const char *title;
-	struct error *err = format_guest_name(f->job, &f->guest);
 
-	if (!err)
-		err = format_guest_title(f->job, &title);
-	if (err)
-		return err;
+	TRY(format_guest_name(f->job, &f->guest));
+	TRY(format_guest_title(f->job, &title));
 	fprintf(f->out,
 		"{\"meta\":{\"version\":%d,\"preprocessedProfileVersion\":%d,\"processType\":0,"
 		"\"stackwalk\":1,\"symbolicated\":true,\"usesOnlyOneStackType\":true,"
@@ -471,46 +458,37 @@ static void put_libs(const struct firefox *f)
 static struct error *put_all(struct firefox *f)
 {
 	static const struct track nothing;
-	struct error *err = put_meta(f);
 
-	if (err)
-		return err;
+	TRY(location_table_new(f->job, &f->table));
+	f->user = has_kernel(f->table) || recording_is_of_process(&f->job->profile->info);
+	TRY(number_all(f));
+	TRY(samples_collect(f->job, &f->samples));
+	TRY(firefox_choose_pauses(f));
+	TRY(put_meta(f));
 	put_libs(f);
 	put_tables(f);
 	fputs(",\n\"threads\":[\n", f->out);
-	for (size_t i = 0; i < f->samples->n_tracks && !err; i++) {
+	for (size_t i = 0; i < f->samples->n_tracks; i++) {
 		fputs(i ? ",\n" : "", f->out);
-		err = firefox_put_track(f, &f->samples->tracks[i]);
+		TRY(firefox_put_track(f, &f->samples->tracks[i]));
 	}
 	if (!f->samples->n)
-		err = firefox_put_track(f, &nothing);
+		TRY(firefox_put_track(f, &nothing));
 	fputs("]}\n", f->out);
-	return err;
+	return NULL;
 }
 
 static struct error *write_firefox(const struct format_job *job, FILE *out)
 {
 	struct firefox f = {.job = job, .out = out, .pid = format_guest_pid(job)};
-	struct error *err = location_table_new(job, &f.table);
+	struct error *err = put_all(&f);
 
-	if (!err) {
-		f.user = has_kernel(f.table) || recording_is_of_process(&job->profile->info);
-		err = ids_new(&f.strings);
-	}
-	if (!err)
-		err = ids_new(&f.files);
-	if (!err)
-		err = number_all(&f);
-	if (!err)
-		err = samples_collect(job, &f.samples);
-	if (!err)
-		err = firefox_choose_pauses(&f);
-	if (!err)
-		err = put_all(&f);
 	location_table_free(f.table);
-	ids_free(f.strings);
-	ids_free(f.files);
-	free(f.texts);
+	ids_free(f.strings.ids);
+	ids_free(f.files.ids);
+	free(f.strings.at);
+	free(f.files.at);
+	free(f.image_of);
 	free(f.stack_of);
 	free(f.categories);
 	return error_first(err, samples_free(f.samples));

@@ -11,12 +11,18 @@
 /* The name of markers, and of what says how they are shown. */
 #define FIREFOX_PAUSE "pause"
 
+/* Texts, each once, and their numbers. */
+struct firefox_texts {
+	struct ids *ids;
+	const char **at;
+	size_t room;
+};
+
 struct firefox {
 	const struct format_job *job;
 	struct location_table *table;
-	struct ids *strings; /* numbers of texts */
-	const char **texts;  /* by number */
-	struct ids *files;   /* numbers of source files */
+	struct firefox_texts strings, files; /* files: those of sources, which are strings, too */
+	uint32_t *image_of; /* [functions]: of its last entry that is in one; or LOCATION_NONE */
 	uint8_t *
 		categories; /* [2 functions]: as the guest's and as the kernel's; 0: not known yet */
 	uint32_t *stack_of; /* [stacks_count]: the entry of the stack table for a whole stack */

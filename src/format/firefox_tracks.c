@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
+
 /* So many fit well into a window, and beside the samples of a large file. */
 #define MARKERS_MAX 20000
 
@@ -39,9 +41,24 @@ static void put_stack(const struct firefox *f, const struct sample *sample)
 		format_number(f->stack_of[sample->stack], f->out);
 }
 
+/* Nanoseconds as a number of milliseconds, all digits kept. */
+static void put_ms(uint64_t ns, FILE *out)
+{
+	uint8_t digits[DECIMAL_MAX + 1 + DECIMAL_MAX];
+	struct bytes text = {.data = digits};
+
+	put_decimal(&text, ns / 1000000);
+	/* Six digits: the one in front makes room for zeros. */
+	text.data += text.len;
+	text.len = 0;
+	put_decimal(&text, 1000000 + ns % 1000000);
+	text.data[0] = '.';
+	fwrite_unlocked(digits, 1, (size_t)(text.data - digits) + text.len, out);
+}
+
 static void put_time(const struct firefox *f, const struct sample *sample)
 {
-	format_json_ms(sample->time_ns, f->out);
+	put_ms(sample->time_ns, f->out);
 }
 
 static void put_weight(const struct firefox *f, const struct sample *sample)
@@ -49,7 +66,7 @@ static void put_weight(const struct firefox *f, const struct sample *sample)
 	const uint64_t weight = sample->weight_ns * sample->times;
 
 	if (format_unit_is_time(f->job))
-		format_json_ms(weight, f->out);
+		put_ms(weight, f->out);
 	else
 		format_number(weight, f->out);
 }
@@ -108,19 +125,8 @@ static uint32_t half_of(const uint32_t counts[HALVES], size_t *room)
 	return half;
 }
 
-static uint32_t upper_half(uint32_t pause)
-{
-	return pause / HALVES;
-}
-
-static uint32_t lower_half(uint32_t pause)
-{
-	return pause % HALVES;
-}
-
-/* Counts pauses by one half of their length: all, or those whose upper half is `high`. */
-static size_t count_pauses(const struct samples *samples, uint32_t (*half)(uint32_t), int64_t high,
-			   uint32_t counts[HALVES])
+/* Counts pauses by the upper half of their length, or, if it is `high`, by the lower; -1: all by the upper. */
+static size_t count_pauses(const struct samples *samples, int64_t high, uint32_t counts[HALVES])
 {
 	size_t n = 0;
 
@@ -132,8 +138,10 @@ static size_t count_pauses(const struct samples *samples, uint32_t (*half)(uint3
 		while (track_next(&reader)) {
 			const uint32_t pause = reader.sample.paused_ns;
 
-			if (high < 0 || upper_half(pause) == high)
-				counts[half(pause)]++;
+			if (high < 0)
+				counts[pause / HALVES]++;
+			else if (pause / HALVES == high)
+				counts[pause % HALVES]++;
 			n += pause != 0;
 		}
 	}
@@ -143,25 +151,25 @@ static size_t count_pauses(const struct samples *samples, uint32_t (*half)(uint3
 /* Pauses are sorted by the upper half of their length, and those where there is no room for all by the lower. */
 struct error *firefox_choose_pauses(struct firefox *f)
 {
-	uint32_t *counts = calloc(HALVES, sizeof(*counts)), high, low;
+	FREED uint32_t *counts = calloc(HALVES, sizeof(*counts));
+	uint32_t high, low;
 	size_t room = MARKERS_MAX;
 
 	if (!counts)
 		return error_no_memory();
 	f->shortest_pause = 1;
-	if (count_pauses(f->samples, upper_half, -1, counts) > MARKERS_MAX) {
+	if (count_pauses(f->samples, -1, counts) > MARKERS_MAX) {
 		high = half_of(counts, &room);
-		count_pauses(f->samples, lower_half, high, counts);
+		count_pauses(f->samples, high, counts);
 		low = half_of(counts, &room);
 		f->shortest_pause = high * HALVES + low + 1;
 	}
-	free(counts);
 	return NULL;
 }
 
 static void put_pause_end(const struct firefox *f, const struct sample *sample)
 {
-	format_json_ms(sample->time_ns + sample->paused_ns, f->out);
+	put_ms(sample->time_ns + sample->paused_ns, f->out);
 }
 
 static void markers_column(const struct firefox *f, const char *key, const struct track *track,
@@ -222,30 +230,26 @@ static struct error *put_identity(const struct firefox *f, const struct track *t
 {
 	const struct recorded_thread *thread = sample_thread(f->job, track->thread);
 	const struct sample_ids ids = sample_ids(thread, f->pid, track->vcpu);
-	struct error *err = NULL;
 
 	if (thread)
-		err = put_name(f, "\"name\":", thread->name);
+		TRY(put_name(f, "\"name\":", thread->name));
 	else
 		fprintf(f->out, "\"name\":\"vCPU %u\"", track->vcpu);
 	fprintf(f->out, ",\"isMainThread\":%s,\"pid\":\"%" PRIu32 "\",\"tid\":%" PRIu32,
 		ids.pid == ids.tid ? "true" : "false", ids.pid, ids.tid);
-	if (!err)
-		err = put_name(f, ",\n\"processName\":", thread ? thread->process : f->guest);
+	TRY(put_name(f, ",\n\"processName\":", thread ? thread->process : f->guest));
 	fputs(",\n", f->out);
-	return err;
+	return NULL;
 }
 
 struct error *firefox_put_track(const struct firefox *f, const struct track *track)
 {
-	struct error *err;
-
 	fputs("{\"processType\":\"default\",\"processStartupTime\":0,\"processShutdownTime\":"
 	      "null,\"registerTime\":0,\"unregisterTime\":null,\"pausedRanges\":[],",
 	      f->out);
-	err = put_identity(f, track);
+	TRY(put_identity(f, track));
 	put_markers(f, track);
 	put_samples(f, track);
 	putc('}', f->out);
-	return err;
+	return NULL;
 }

@@ -207,9 +207,6 @@ struct error *stack_texts_get(struct stack_texts *texts, uint32_t stack, struct 
 void stack_texts_clear(struct stack_texts *texts);
 void stack_texts_free(struct stack_texts *texts);
 
-/* Nanoseconds as a number of milliseconds, all digits kept. */
-void format_json_ms(unsigned long long ns, FILE *out);
-
 /*
  * The lines of the classic trace, for its writers and its readers: three lines
  * of head, and for each stack its frames, leaf first, one a line, a line with

@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 #include "import/import.h"
 #include "symbol/names/display_name.h"
 
@@ -110,10 +111,8 @@ struct error *gzip_open(FILE *out, FILE **packed)
 {
 	const cookie_io_functions_t functions = {.write = put_cookie, .close = end_cookie};
 	struct gzip *gzip;
-	struct error *err = gzip_new(out, Z_DEFAULT_COMPRESSION, &gzip);
 
-	if (err)
-		return err;
+	TRY(gzip_new(out, Z_DEFAULT_COMPRESSION, &gzip));
 	*packed = fopencookie(gzip, "w", functions);
 	if (*packed)
 		return NULL;
@@ -137,10 +136,9 @@ static struct error *write_packed(const struct format *format, const struct form
 				  FILE *out)
 {
 	FILE *packed;
-	struct error *err = gzip_open(out, &packed);
+	struct error *err;
 
-	if (err)
-		return err;
+	TRY(gzip_open(out, &packed));
 	err = format->write(job, packed);
 	if (fclose(packed))
 		err = error_first(err, error_no_memory());
@@ -201,7 +199,7 @@ struct error *format_write(const struct format *format, const struct format_job 
 	const off_t start = lseek(fileno(out), 0, SEEK_CUR);
 	struct long_output to = {.out = out, .part = start, .end = start};
 	FILE *stream = fopencookie(&to, "w", (cookie_io_functions_t){.write = put_long});
-	char *buffer = malloc(OUTPUT_BUFFER);
+	FREED char *buffer = malloc(OUTPUT_BUFFER);
 	struct error *err = stream && buffer ? NULL : error_no_memory();
 
 	if (!err) {
@@ -212,7 +210,6 @@ struct error *format_write(const struct format *format, const struct format_job 
 	/* Errors stay with `out`. */
 	if (stream && fclose(stream))
 		err = error_first(err, error_no_memory());
-	free(buffer);
 	return err;
 }
 
@@ -259,12 +256,9 @@ static char *short_name(const struct recording_info *info)
 
 struct error *format_guest_name(const struct format_job *job, const char **name)
 {
-	char *text = short_name(&job->profile->info);
-	struct error *err =
-		text ? symbolizer_intern(job->symbolizer, text, name) : error_no_memory();
+	FREED char *text = short_name(&job->profile->info);
 
-	free(text);
-	return err;
+	return text ? symbolizer_intern(job->symbolizer, text, name) : error_no_memory();
 }
 
 char *format_guest_line(const struct profile *profile)
@@ -272,7 +266,8 @@ char *format_guest_line(const struct profile *profile)
 	const struct recording_info *info = &profile->info;
 	const char *target = info->target ? info->target : "?";
 	uint64_t n = profile->selected.samples;
-	char *text, *name = short_name(info), late[64] = "";
+	FREED char *name = short_name(info);
+	char *text, late[64] = "";
 	int rc;
 
 	if (!name)
@@ -290,18 +285,14 @@ char *format_guest_line(const struct profile *profile)
 		rc = asprintf(&text, "%s:%s (%s), %" PRIu64 " samples at %g/s in %.1f s%s", target,
 			      name, info->guest_type ? info->guest_type : "?", n, info->rate_hz,
 			      (double)profile_elapsed_ns(profile) / 1e9, late);
-	free(name);
 	return rc < 0 ? NULL : text;
 }
 
 struct error *format_guest_title(const struct format_job *job, const char **title)
 {
-	char *text = format_guest_line(job->profile);
-	struct error *err =
-		text ? symbolizer_intern(job->symbolizer, text, title) : error_no_memory();
+	FREED char *text = format_guest_line(job->profile);
 
-	free(text);
-	return err;
+	return text ? symbolizer_intern(job->symbolizer, text, title) : error_no_memory();
 }
 
 /* A thread's ID that the guest, or a vCPU as a thread of it, would share. */
@@ -367,20 +358,6 @@ void format_json_field(const char *key, const char *text, FILE *out)
 	format_json_text(text, out);
 }
 
-void format_json_ms(unsigned long long ns, FILE *out)
-{
-	uint8_t digits[DECIMAL_MAX + 1 + DECIMAL_MAX];
-	struct bytes text = {.data = digits};
-
-	put_decimal(&text, ns / 1000000);
-	/* Six digits: the one in front makes room for zeros. */
-	text.data += text.len;
-	text.len = 0;
-	put_decimal(&text, 1000000 + ns % 1000000);
-	text.data[0] = '.';
-	fwrite_unlocked(digits, 1, (size_t)(text.data - digits) + text.len, out);
-}
-
 void format_number(uint64_t number, FILE *out)
 {
 	uint8_t digits[DECIMAL_MAX];
@@ -402,13 +379,10 @@ static struct error *keep_line(struct format_lines *lines, uint32_t number,
 {
 	const uint32_t len = (uint32_t)line->len;
 	const size_t at = lines->text.len;
-	struct error *err;
 
 	if (line->len > LINES_MAX || at + sizeof(len) + len > LINES_MAX)
 		return NULL;
-	err = bytes_reserve(&lines->text, sizeof(len) + len);
-	if (err)
-		return err;
+	TRY(bytes_reserve(&lines->text, sizeof(len) + len));
 	put_bytes(&lines->text, &len, sizeof(len));
 	put_bytes(&lines->text, line->data, len);
 	lines->at[number] = (uint32_t)at + LINES_START;
@@ -418,10 +392,7 @@ static struct error *keep_line(struct format_lines *lines, uint32_t number,
 struct error *format_lines_get(struct format_lines *lines, uint32_t number, struct bytes *scratch,
 			       struct format_text *out)
 {
-	struct error *err = ARRAY_RESERVE_ZERO(&lines->at, &lines->room, number + (size_t)1);
-
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE_ZERO(&lines->at, &lines->room, number + (size_t)1));
 	if (lines->at[number] >= LINES_START) {
 		const uint8_t *line = lines->text.data + lines->at[number] - LINES_START;
 		uint32_t len;
@@ -431,13 +402,13 @@ struct error *format_lines_get(struct format_lines *lines, uint32_t number, stru
 		return NULL;
 	}
 	scratch->len = 0;
-	err = lines->format(lines->ctx, number, scratch);
-	if (!err && lines->at[number])
-		err = keep_line(lines, number, scratch);
+	TRY(lines->format(lines->ctx, number, scratch));
+	if (lines->at[number])
+		TRY(keep_line(lines, number, scratch));
 	else
 		lines->at[number] = 1;
 	*out = (struct format_text){scratch->data, scratch->len};
-	return err;
+	return NULL;
 }
 
 /* A line is mostly longer than what memory gives at once. */
@@ -468,10 +439,7 @@ void format_lines_free(struct format_lines *lines)
 
 struct error *stack_path_follow(struct stack_path *path, uint32_t stack)
 {
-	struct error *err = ARRAY_RESERVE(&path->at, &path->room, 1);
-
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&path->at, &path->room, 1));
 	path->at[0] = STACK_ROOT;
 	path->n = path->n ?: 1;
 	path->n_fresh = 0;
@@ -481,9 +449,7 @@ struct error *stack_path_follow(struct stack_path *path, uint32_t stack)
 			path->n--;
 			continue;
 		}
-		err = ARRAY_RESERVE(&path->fresh, &path->fresh_room, path->n_fresh + 1);
-		if (err)
-			return err;
+		TRY(ARRAY_RESERVE(&path->fresh, &path->fresh_room, path->n_fresh + 1));
 		path->fresh[path->n_fresh++] = stack;
 		stack = stacks_node(path->stacks, stack)->parent;
 	}
@@ -492,11 +458,9 @@ struct error *stack_path_follow(struct stack_path *path, uint32_t stack)
 
 struct error *stack_path_add(struct stack_path *path)
 {
-	struct error *err = ARRAY_RESERVE(&path->at, &path->room, path->n + 1);
-
-	if (!err)
-		path->at[path->n++] = path->fresh[--path->n_fresh];
-	return err;
+	TRY(ARRAY_RESERVE(&path->at, &path->room, path->n + 1));
+	path->at[path->n++] = path->fresh[--path->n_fresh];
+	return NULL;
 }
 
 void stack_path_free(struct stack_path *path)
