@@ -54,7 +54,7 @@ struct call {
 	uint32_t place; /* of the table */
 	uint32_t cost;	/* of the call; the outermost function has none */
 	uint32_t node;	/* its place in the path */
-	uint64_t samples, weight;
+	struct cost below;
 };
 
 struct callgrind {
@@ -158,8 +158,9 @@ static struct error *list_uses(struct callgrind *c)
 	assert(n < AS_NODE);
 	c->cost_of = array_zeros(n, sizeof(*c->cost_of));
 	c->ends = calloc(c->table->n_functions + (size_t)1, sizeof(*c->ends));
+	c->named = calloc(c->table->n_functions + (size_t)1, sizeof(*c->named));
 	c->seen = calloc(N_SEEN, sizeof(*c->seen));
-	if (!c->cost_of || !c->ends || !c->seen)
+	if (!c->cost_of || !c->ends || !c->named || !c->seen)
 		return error_no_memory();
 	add_uses(c);
 	for (uint32_t i = 0; i < c->table->n_functions; i++) {
@@ -225,10 +226,10 @@ static struct error *make_costs(struct callgrind *c)
 	return c->costs ? NULL : error_no_memory();
 }
 
-static void add(uint64_t *to_samples, uint64_t *to_weight, uint64_t samples, uint64_t weight)
+static void add(struct cost *to, uint64_t samples, uint64_t weight)
 {
-	*to_samples += samples;
-	*to_weight = weight_sum(*to_weight, weight);
+	to->samples += samples;
+	to->weight = weight_sum(to->weight, weight);
 }
 
 /* Counts the calls that the path no longer has, innermost first, each for its caller, too. */
@@ -236,24 +237,19 @@ static void close_calls(struct callgrind *c)
 {
 	while (c->n_calls && c->calls[c->n_calls - 1].node >= c->path.n) {
 		const struct call *call = &c->calls[--c->n_calls];
-		struct cost *cost = &c->costs[call->cost];
 
 		if (!c->n_calls)
 			return;
 		if (!--c->uses[call->cost].open)
-			add(&cost->samples, &cost->weight, call->samples, call->weight);
-		add(&c->calls[c->n_calls - 1].samples, &c->calls[c->n_calls - 1].weight,
-		    call->samples, call->weight);
+			add(&c->costs[call->cost], call->below.samples, call->below.weight);
+		add(&c->calls[c->n_calls - 1].below, call->below.samples, call->below.weight);
 	}
 }
 
 /* Adds a function to the path, which the innermost one calls. */
 static struct error *open_call(struct callgrind *c, uint32_t place, uint32_t cost)
 {
-	struct error *err = ARRAY_RESERVE(&c->calls, &c->calls_room, c->n_calls + 1);
-
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&c->calls, &c->calls_room, c->n_calls + 1));
 	if (c->n_calls)
 		c->uses[cost].open++;
 	c->calls[c->n_calls++] =
@@ -268,33 +264,28 @@ static struct error *open_calls(struct callgrind *c)
 	const struct location_answer *answer =
 		location_answer(c->table, location_entry_of(c->table, node));
 	uint32_t place = answer->places + answer->n - 1;
-	struct error *err = stack_path_add(&c->path);
 
-	if (!err)
-		err = open_call(c, place, c->cost_of[node]);
-	for (; place > answer->places && !err; place--)
-		err = open_call(c, place - 1, *cost_of_place(c, place));
-	return err;
+	TRY(stack_path_add(&c->path));
+	TRY(open_call(c, place, c->cost_of[node]));
+	for (; place > answer->places; place--)
+		TRY(open_call(c, place - 1, *cost_of_place(c, place)));
+	return NULL;
 }
 
 static struct error *add_stack(struct callgrind *c, uint32_t stack)
 {
 	const struct profile_cell *cell = profile_cell(&c->job->profile->cells, stack);
-	struct error *err = stack_path_follow(&c->path, stack);
 	struct call *leaf;
-	struct cost *own;
 
-	if (err)
-		return err;
+	TRY(stack_path_follow(&c->path, stack));
 	close_calls(c);
-	while (c->path.n_fresh && !err)
-		err = open_calls(c);
-	if (err || !c->n_calls)
-		return err;
+	while (c->path.n_fresh)
+		TRY(open_calls(c));
+	if (!c->n_calls)
+		return NULL;
 	leaf = &c->calls[c->n_calls - 1];
-	own = &c->costs[*cost_of_place(c, leaf->place)];
-	add(&leaf->samples, &leaf->weight, cell->samples, cell->weight_ns);
-	add(&own->samples, &own->weight, cell->samples, cell->weight_ns);
+	add(&leaf->below, cell->samples, cell->weight_ns);
+	add(&c->costs[*cost_of_place(c, leaf->place)], cell->samples, cell->weight_ns);
 	return NULL;
 }
 
@@ -305,20 +296,18 @@ static struct error *add_stack(struct callgrind *c, uint32_t stack)
 static struct error *add_stacks(struct callgrind *c)
 {
 	const struct profile *profile = c->job->profile;
-	struct error *err = NULL;
 
-	for (uint32_t stack = STACK_ROOT + 1; stack < c->n_nodes && !err; stack++) {
+	for (uint32_t stack = STACK_ROOT + 1; stack < c->n_nodes; stack++) {
 		if (stack + AHEAD < c->n_nodes) {
 			__builtin_prefetch(&c->costs[c->cost_of[stack + AHEAD]], 1);
 			__builtin_prefetch(&c->uses[c->cost_of[stack + AHEAD]].open, 1);
 		}
 		if (profile_cell(&profile->cells, stack)->samples)
-			err = add_stack(c, stack);
+			TRY(add_stack(c, stack));
 	}
 	c->path.n = 0;
-	if (!err)
-		close_calls(c);
-	return err;
+	close_calls(c);
+	return NULL;
 }
 
 static void put_number(const struct callgrind *c, const char *before, uint64_t number,
@@ -345,10 +334,8 @@ static struct error *put_file(struct callgrind *c, const char *key, uint32_t fun
 	const char *file = c->table->functions[function].file;
 	uint32_t id = 0;
 	bool added;
-	struct error *err = ids_get(c->files, (uintptr_t)file, 0, &id, &added);
 
-	if (err)
-		return err;
+	TRY(ids_get(c->files, (uintptr_t)file, 0, &id, &added));
 	put_number(c, key, id + UINT64_C(1), added ? ") " : ")");
 	if (added)
 		fputs_unlocked(file ? file : "???", c->out);
@@ -359,10 +346,7 @@ static struct error *put_file(struct callgrind *c, const char *key, uint32_t fun
 static struct error *put_cost(struct callgrind *c, const struct use *use, const struct cost *cost)
 {
 	if (use->callee) {
-		struct error *err = put_file(c, "cfi=(", use->callee - 1);
-
-		if (err)
-			return err;
+		TRY(put_file(c, "cfi=(", use->callee - 1));
 		put_name(c, "cfn=(", use->callee - 1);
 		put_number(c, "calls=", cost->samples, " 0\n");
 	}
@@ -392,18 +376,16 @@ static struct error *put_head(struct callgrind *c)
 
 static struct error *put_functions(struct callgrind *c)
 {
-	struct error *err = NULL;
-
-	for (uint32_t function = 0, i = 0; function < c->table->n_functions && !err; function++) {
+	for (uint32_t function = 0, i = 0; function < c->table->n_functions; function++) {
 		if (i == c->ends[function])
 			continue;
 		putc_unlocked('\n', c->out);
-		err = put_file(c, "fl=(", function);
+		TRY(put_file(c, "fl=(", function));
 		put_name(c, "fn=(", function);
-		for (; i < c->ends[function] && !err; i++)
-			err = put_cost(c, &c->uses[i], &c->costs[i]);
+		for (; i < c->ends[function]; i++)
+			TRY(put_cost(c, &c->uses[i], &c->costs[i]));
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *write_callgrind(const struct format_job *job, FILE *out)
@@ -416,10 +398,8 @@ static struct error *write_callgrind(const struct format_job *job, FILE *out)
 
 	if (!err)
 		err = ids_new(&c.files);
-	if (!err) {
-		c.named = calloc(c.table->n_functions + (size_t)1, sizeof(*c.named));
-		err = c.named ? make_costs(&c) : error_no_memory();
-	}
+	if (!err)
+		err = make_costs(&c);
 	if (!err)
 		err = add_stacks(&c);
 	if (!err)

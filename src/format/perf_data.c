@@ -249,21 +249,20 @@ static struct error *tell_thread(void *ctx, const struct sample *sample)
 	const struct recorded_thread *thread = thread_of(d, sample);
 	struct sample_id id = {.time = sample->time_ns, .cpu = sample->vcpu};
 	bool fork = false;
-	struct error *err;
 
 	if (!thread || d->told.threads[sample->thread])
 		return NULL;
-	err = told_threads_add(&d->told, thread, sample->thread, &fork);
+	TRY(told_threads_add(&d->told, thread, sample->thread, &fork));
 	id.pid = id.tid = thread->pid;
-	if (!err && fork) {
+	if (fork) {
 		if (!d->counting)
 			put_fork(d, &id);
 		d->told_size += sizeof(struct fork_record);
 		if (thread->tid != thread->pid)
-			err = tell_name(d, thread->process, id);
+			TRY(tell_name(d, thread->process, id));
 	}
 	id.tid = thread->tid;
-	return err || (!thread->tid && !fork) ? err : tell_name(d, thread->name, id);
+	return thread->tid || fork ? tell_name(d, thread->name, id) : NULL;
 }
 
 /* The header says how long all records are, and threads may change their names time and again. */
@@ -307,9 +306,8 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 	struct perf_data *d = ctx;
 	const struct stacks *stacks = d->job->profile->stacks;
 	const struct sample_ids ids = sample_ids(thread_of(d, sample), d->pid, sample->vcpu);
-	struct error *err = tell_thread(d, sample);
 	const uint64_t context = PERF_CONTEXT_USER;
-	size_t n = chain_of(d, sample->stack);
+	const size_t n = chain_of(d, sample->stack);
 	struct sample_record record = {.header = {PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
 						  (uint16_t)sample_size(d, sample->stack)},
 				       .ip = stacks_node(stacks, sample->stack)->addr,
@@ -320,8 +318,7 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 				       .period = sample->weight_ns * sample->times,
 				       .n_chain = n + 1};
 
-	if (err)
-		return err;
+	TRY(tell_thread(d, sample));
 	d->first_ns = d->any ? d->first_ns : sample->time_ns;
 	d->last_ns = sample->time_ns;
 	d->any = true;
@@ -433,10 +430,14 @@ static bool read_build_id(const char *hex, uint8_t out[BUILD_ID_BYTES])
 	return true;
 }
 
-/* A wrong build id would cost all names: images without one are not in the list. */
-static void put_build_ids(const struct perf_data *d)
+/*
+ * Writes them, or only counts: bytes of their section. A wrong build id would cost all names:
+ * images without one are not in the list.
+ */
+static uint64_t put_build_ids(const struct perf_data *d, bool count)
 {
 	uint8_t id[BUILD_ID_BYTES];
+	uint64_t size = 0;
 
 	for (uint32_t i = 0; i < d->table->n_images; i++) {
 		const struct location_image *image = &d->table->images[i];
@@ -447,6 +448,9 @@ static void put_build_ids(const struct perf_data *d)
 
 		if (!read_build_id(image->build_id, id))
 			continue;
+		size += record.header.size;
+		if (count)
+			continue;
 		memcpy(record.build_id, id, strlen(image->build_id) / 2);
 		/* Its length stands behind it (perf_record_header_build_id). */
 		record.build_id[BUILD_ID_BYTES] = (uint8_t)(strlen(image->build_id) / 2);
@@ -454,16 +458,6 @@ static void put_build_ids(const struct perf_data *d)
 		fwrite(&record, sizeof(record), 1, d->out);
 		put_name(image, d->out);
 	}
-}
-
-static uint64_t build_ids_size(const struct perf_data *d)
-{
-	uint8_t id[BUILD_ID_BYTES];
-	uint64_t size = 0;
-
-	for (uint32_t i = 0; i < d->table->n_images; i++)
-		if (read_build_id(d->table->images[i].build_id, id))
-			size += sizeof(struct build_id_record) + name_room(&d->table->images[i]);
 	return size;
 }
 
@@ -503,7 +497,7 @@ static void put_features(const struct perf_data *d, uint64_t at)
 	const struct {
 		enum feature feature;
 		uint64_t size;
-	} sections[] = {{FEATURE_BUILD_ID, build_ids_size(d)},
+	} sections[] = {{FEATURE_BUILD_ID, put_build_ids(d, true)},
 			{FEATURE_ARCH, TEXT_SIZE},
 			{FEATURE_NRCPUS, 8},
 			{FEATURE_EVENT_DESC, EVENT_DESC_SIZE},
@@ -518,7 +512,7 @@ static void put_features(const struct perf_data *d, uint64_t at)
 		put_u64(sections[i].size, d->out);
 		at += sections[i].size;
 	}
-	put_build_ids(d);
+	put_build_ids(d, false);
 	if (machine_of(d))
 		put_text(machine_of(d), d->out);
 	put_u32(vcpus, d->out); /* on-line, and in all */
@@ -532,24 +526,23 @@ static struct error *put_all(struct perf_data *d)
 {
 	/* Without texts: only nodes of stacks are asked for ahead. */
 	const struct frame_texts nodes = {.stacks = d->job->profile->stacks};
-	const uint64_t size = data_size(d);
-	const char *name = NULL;
-	struct error *err = format_guest_name(d->job, &name);
+	const char *name;
+	uint64_t size;
 
-	if (!err)
-		err = told_threads_start(&d->told, d->job);
-	if (err)
-		return err;
+	TRY(location_table_new(d->job, &d->table));
+	TRY(count_threads(d));
+	TRY(format_guest_name(d->job, &name));
+	TRY(told_threads_start(&d->told, d->job));
+	size = data_size(d);
 	put_header(d, size);
 	for (uint32_t i = 0; i < d->job->profile->info.vcpus; i++)
 		put_comm(d, name, strlen(name),
 			 &(struct sample_id){.pid = d->pid, .tid = d->pid + i});
 	for (uint32_t i = 0; i < d->table->n_images; i++)
 		put_mmap(d, &d->table->images[i]);
-	err = samples_read_ahead(d->job, &nodes, put_sample, d);
-	if (!err)
-		put_features(d, DATA_START + size);
-	return err;
+	TRY(samples_read_ahead(d->job, &nodes, put_sample, d));
+	put_features(d, DATA_START + size);
+	return NULL;
 }
 
 static struct error *write_perf_data(const struct format_job *job, FILE *out)
@@ -560,11 +553,7 @@ static struct error *write_perf_data(const struct format_job *job, FILE *out)
 	if (format_is_imported(job) && (job->profile->n_names || job->profile->info.timeless))
 		return error_new(ERR_USAGE, "perf.data holds addresses, but this profile has only "
 					    "names; --format=perf-script holds names");
-	err = location_table_new(job, &d.table);
-	if (!err)
-		err = count_threads(&d);
-	if (!err)
-		err = put_all(&d);
+	err = put_all(&d);
 	told_threads_end(&d.told);
 	location_table_free(d.table);
 	return err;

@@ -42,10 +42,19 @@ static void fail(struct pprof *p, struct error *err)
 	p->err = error_first(p->err, err);
 }
 
+/* Writes `head` as it is. */
+static void put_head(struct pprof *p)
+{
+	if (p->head.no_memory)
+		fail(p, error_no_memory());
+	if (!p->err)
+		gzip_put(p->out, p->head.bytes.data, p->head.bytes.len);
+	protobuf_clear(&p->head);
+}
+
 /* The number of a text that belongs to the symbolizer; strings are written when they are met. */
 static uint64_t number_of(struct pprof *p, const char *text)
 {
-	struct protobuf string = {0};
 	uint32_t id = 0;
 	bool added = false;
 
@@ -53,11 +62,8 @@ static uint64_t number_of(struct pprof *p, const char *text)
 		return 0;
 	fail(p, ids_get(p->strings, (uintptr_t)text, 0, &id, &added));
 	if (added) {
-		protobuf_text(&string, PPROF_STRING, text);
-		if (string.no_memory)
-			fail(p, error_no_memory());
-		gzip_put(p->out, string.bytes.data, string.bytes.len);
-		protobuf_free(&string);
+		protobuf_text(&p->head, PPROF_STRING, text);
+		put_head(p);
 	}
 	return id;
 }
@@ -73,14 +79,12 @@ static uint64_t literal(struct pprof *p, const char *text)
 /* Writes `message` as a field of the profile. */
 static void put(struct pprof *p, unsigned field)
 {
-	protobuf_head(&p->head, field, p->message.bytes.len);
-	if (p->head.no_memory || p->message.no_memory || p->inner.no_memory || p->packed.no_memory)
+	if (p->message.no_memory || p->inner.no_memory || p->packed.no_memory)
 		fail(p, error_no_memory());
-	if (!p->err) {
-		gzip_put(p->out, p->head.bytes.data, p->head.bytes.len);
+	protobuf_head(&p->head, field, p->message.bytes.len);
+	put_head(p);
+	if (!p->err)
 		gzip_put(p->out, p->message.bytes.data, p->message.bytes.len);
-	}
-	protobuf_clear(&p->head);
 	protobuf_clear(&p->message);
 }
 
@@ -105,16 +109,11 @@ static void put_value_type(struct pprof *p, unsigned field, const char *type, ui
 
 static void put_number(struct pprof *p, unsigned field, uint64_t value)
 {
-	struct protobuf number = {0};
-
-	protobuf_number(&number, field, value);
-	if (number.no_memory)
-		fail(p, error_no_memory());
-	gzip_put(p->out, number.bytes.data, number.bytes.len);
-	protobuf_free(&number);
+	protobuf_number(&p->head, field, value);
+	put_head(p);
 }
 
-static void put_head(struct pprof *p)
+static void put_facts(struct pprof *p)
 {
 	const struct recording_info *info = &p->job->profile->info;
 	bool time = format_unit_is_time(p->job);
@@ -287,10 +286,8 @@ static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
 				struct format_text *out)
 {
 	const struct pprof *p = ctx;
-	struct error *err = bytes_reserve(scratch, VARINT_MAX);
 
-	if (err)
-		return err;
+	TRY(bytes_reserve(scratch, VARINT_MAX));
 	scratch->len = 0;
 	put_varint(scratch, (uint64_t)location_entry_of(p->table, node) + 1);
 	*out = (struct format_text){scratch->data, scratch->len};
@@ -311,15 +308,22 @@ static void put_sample(struct pprof *p, const struct sample_group *group)
 	put(p, PPROF_SAMPLE);
 }
 
-static struct error *put_all(struct pprof *p)
+static struct error *put_all(struct pprof *p, FILE *out)
 {
-	put_head(p);
+	/* First the groups: that takes memory which the table can have afterwards. */
+	TRY(samples_group(p->job, &p->groups, &p->n_groups));
+	TRY(location_table_new(p->job, &p->table));
+	TRY(ids_new(&p->kinds));
+	TRY(ids_new(&p->strings));
+	TRY(gzip_new(out, GZIP_LEVEL, &p->out));
+	put_facts(p);
 	put_mappings(p);
 	put_functions(p);
 	for (uint32_t i = 0; i < p->table->n && !p->err; i++)
 		put_location(p, i);
 	for (uint32_t i = 0; i < p->n_groups && !p->err; i++)
 		put_sample(p, &p->groups[i]);
+	gzip_end(p->out);
 	return p->err;
 }
 
@@ -329,21 +333,8 @@ static struct error *write_pprof(const struct format_job *job, FILE *out)
 		.job = job,
 		.texts = {.frames = {.stacks = job->profile->stacks, .give = give_frame, .ctx = &p},
 			  .leaf_first = true}};
-	/* First the groups: that takes memory which the table can have afterwards. */
-	struct error *err = samples_group(job, &p.groups, &p.n_groups);
+	struct error *err = put_all(&p, out);
 
-	if (!err)
-		err = location_table_new(job, &p.table);
-	if (!err)
-		err = ids_new(&p.kinds);
-	if (!err)
-		err = ids_new(&p.strings);
-	if (!err)
-		err = gzip_new(out, GZIP_LEVEL, &p.out);
-	if (!err) {
-		err = put_all(&p);
-		gzip_end(p.out);
-	}
 	location_table_free(p.table);
 	ids_free(p.strings);
 	ids_free(p.kinds);
