@@ -92,36 +92,28 @@ static void forget_path(struct sample_batch *b)
 	b->n_runs = 0;
 }
 
-/* False: there is no room. */
-static bool add_text(struct sample_batch *b, const struct format_text *text)
-{
-	if (text->len > BATCH_BYTES - b->bytes.len)
-		return false;
-	put_bytes(&b->bytes, text->data, text->len);
-	return true;
-}
-
 /* Adds the fresh frames of the path as a run. */
 static struct error *add_run(struct sample_batch *b, bool *room)
 {
 	struct stack_path *path = &b->path;
 	const size_t n = path->n_fresh, outermost = path->n;
-	struct error *err = ARRAY_RESERVE(&b->start, &b->start_room, outermost + n);
 
+	TRY(ARRAY_RESERVE(&b->start, &b->start_room, outermost + n));
 	*room = true;
-	for (size_t i = 0; i < n && *room && !err; i++) {
+	for (size_t i = 0; i < n && *room; i++) {
 		struct format_text text;
 
 		b->start[outermost + n - 1 - i] = (uint32_t)b->bytes.len;
-		err = b->frames->give(b->frames->ctx, path->fresh[i], &b->scratch, &text);
-		if (!err)
-			*room = add_text(b, &text);
+		TRY(b->frames->give(b->frames->ctx, path->fresh[i], &b->scratch, &text));
+		*room = text.len <= BATCH_BYTES - b->bytes.len;
+		if (*room)
+			put_bytes(&b->bytes, text.data, text.len);
 	}
-	while (path->n_fresh && !err)
-		err = stack_path_add(path);
+	while (path->n_fresh)
+		TRY(stack_path_add(path));
 	if (n)
 		b->runs[b->n_runs++] = (struct run){outermost, (uint32_t)b->bytes.len};
-	return err;
+	return NULL;
 }
 
 /* The path's text: its runs, without what of them is no longer in it. */
@@ -141,19 +133,15 @@ static void take_pieces(const struct sample_batch *b, struct batch_text *text)
 static struct error *make_text(struct sample_batch *b, uint32_t stack, struct batch_text *text,
 			       bool *room)
 {
-	struct error *err;
-
 	if (b->n_runs == RUNS_MAX)
 		forget_path(b);
-	err = stack_path_follow(&b->path, stack);
-	if (err)
-		return err;
+	TRY(stack_path_follow(&b->path, stack));
 	while (b->n_runs && b->runs[b->n_runs - 1].outermost >= b->path.n)
 		b->n_runs--;
-	err = add_run(b, room);
-	if (!err && *room)
+	TRY(add_run(b, room));
+	if (*room)
 		take_pieces(b, text);
-	return err;
+	return NULL;
 }
 
 /* Asks for what is needed of the stacks behind number `i`. */
@@ -172,35 +160,33 @@ static struct error *make_texts(struct sample_batch *b)
 {
 	const struct batch_stack *sorted = sort(b);
 	const struct batch_text *last = NULL;
-	struct error *err = NULL;
 	bool room = true;
 
 	b->bytes.len = 0;
 	forget_path(b);
-	for (uint32_t i = 0; i < b->n && !err; i++) {
+	for (uint32_t i = 0; i < b->n; i++) {
 		struct batch_text *text = &b->texts[sorted[i].sample];
 
 		text->n = 0;
 		ask_ahead(b, sorted, i);
 		if (!samples_selected(b->job, sorted[i].stack))
-			err = samples_changed(b->job);
-		else if (last && sorted[i].stack == sorted[i - 1].stack)
+			return samples_changed(b->job);
+		if (last && sorted[i].stack == sorted[i - 1].stack)
 			*text = *last;
 		else if (room)
-			err = make_text(b, sorted[i].stack, text, &room);
+			TRY(make_text(b, sorted[i].stack, text, &room));
 		last = text;
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *visit_all(struct sample_batch *b)
 {
-	struct error *err = make_texts(b);
-
-	for (b->at = 0; b->at < b->n && !err; b->at++)
-		err = b->visit(b->ctx, &b->samples[b->at], b);
+	TRY(make_texts(b));
+	for (b->at = 0; b->at < b->n; b->at++)
+		TRY(b->visit(b->ctx, &b->samples[b->at], b));
 	b->n = 0;
-	return err;
+	return NULL;
 }
 
 static struct error *take(void *ctx, const struct sample *sample)
@@ -214,16 +200,13 @@ static struct error *take(void *ctx, const struct sample *sample)
 /* Frame by frame, from the leaf on. */
 static struct error *put_frames(struct sample_batch *b, uint32_t stack, FILE *out)
 {
-	struct error *err = NULL;
-
-	for (; stack != STACK_ROOT && !err; stack = stacks_node(b->path.stacks, stack)->parent) {
+	for (; stack != STACK_ROOT; stack = stacks_node(b->path.stacks, stack)->parent) {
 		struct format_text text;
 
-		err = b->frames->give(b->frames->ctx, stack, &b->scratch, &text);
-		if (!err)
-			fwrite_unlocked(text.data, 1, text.len, out);
+		TRY(b->frames->give(b->frames->ctx, stack, &b->scratch, &text));
+		fwrite_unlocked(text.data, 1, text.len, out);
 	}
-	return err;
+	return NULL;
 }
 
 struct error *sample_text_put(struct sample_batch *b, FILE *out)
@@ -233,15 +216,6 @@ struct error *sample_text_put(struct sample_batch *b, FILE *out)
 	for (uint32_t i = 0; i < text->n; i++)
 		fwrite_unlocked(b->bytes.data + text->piece[i].at, 1, text->piece[i].len, out);
 	return text->n ? NULL : put_frames(b, b->samples[b->at].stack, out);
-}
-
-static void free_batch(struct sample_batch *b)
-{
-	stack_path_free(&b->path);
-	bytes_free(&b->bytes);
-	bytes_free(&b->scratch);
-	free(b->start);
-	free(b);
 }
 
 struct error *samples_read_texts(const struct format_job *job, const struct frame_texts *frames,
@@ -264,6 +238,10 @@ struct error *samples_read_texts(const struct format_job *job, const struct fram
 		err = samples_read_unchecked(job, take, b);
 	if (!err)
 		err = visit_all(b);
-	free_batch(b);
+	stack_path_free(&b->path);
+	bytes_free(&b->bytes);
+	bytes_free(&b->scratch);
+	free(b->start);
+	free(b);
 	return err;
 }

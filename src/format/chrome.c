@@ -163,24 +163,22 @@ static void put_events(const struct chrome *c, const char *name)
 
 static struct error *put_all(struct chrome *c)
 {
-	const char *name, *title = NULL;
-	struct error *err = format_guest_name(c->job, &name);
+	const char *name, *title;
 
-	if (!err)
-		err = format_guest_title(c->job, &title);
-	if (err)
-		return err;
+	TRY(location_table_new(c->job, &c->table));
+	TRY(format_guest_name(c->job, &name));
+	TRY(format_guest_title(c->job, &title));
 	format_json_field("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":", title, c->out);
 	fputs("},\n", c->out);
 	put_frames(c);
 	fputs("\"samples\":[\n", c->out);
-	err = samples_read(c->job, put_sample, c);
-	for (unsigned i = 0; i < RECORDING_MAX_VCPUS && !err; i++)
+	TRY(samples_read(c->job, put_sample, c));
+	for (unsigned i = 0; i < RECORDING_MAX_VCPUS; i++)
 		if (c->lanes[i].used)
 			put_sample_of(c, i, NO_SAMPLE, c->lanes[i].until_ns);
 	fputs("\n],\n", c->out);
 	put_events(c, name);
-	return err;
+	return NULL;
 }
 
 static struct error *write_chrome(const struct format_job *job, FILE *out)
@@ -192,11 +190,8 @@ static struct error *write_chrome(const struct format_job *job, FILE *out)
 			   .frame_of = array_zeros(stacks_count(job->profile->stacks),
 						   sizeof(*c.frame_of)),
 			   .lanes = calloc(RECORDING_MAX_VCPUS, sizeof(*c.lanes))};
-	struct error *err =
-		c.lanes && c.frame_of ? location_table_new(job, &c.table) : error_no_memory();
+	struct error *err = c.lanes && c.frame_of ? put_all(&c) : error_no_memory();
 
-	if (!err)
-		err = put_all(&c);
 	free(c.lanes);
 	free(c.frame_of);
 	location_table_free(c.table);

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 #include "format/tables.h"
 
 /* Of a node that no line of the part that is written goes through. */
@@ -62,27 +63,22 @@ struct folded {
 
 static struct error *replace_semicolons(struct symbolizer *symbolizer, const char **name)
 {
-	char *copy = strdup(*name);
-	struct error *err;
+	FREED char *copy = strdup(*name);
 
 	if (!copy)
 		return error_no_memory();
 	for (char *at = copy; (at = strchr(at, ';'));)
 		*at = ':';
-	err = symbolizer_intern(symbolizer, copy, name);
-	free(copy);
-	return err;
+	return symbolizer_intern(symbolizer, copy, name);
 }
 
 static struct error *add_name(struct folded *f, const char *name)
 {
-	struct error *err = ARRAY_RESERVE(&f->names, &f->names_room, f->n_names + 1);
-
-	if (!err && strchr(name, ';'))
-		err = replace_semicolons(f->job->symbolizer, &name);
-	if (!err)
-		f->names[f->n_names++] = name;
-	return err;
+	TRY(ARRAY_RESERVE(&f->names, &f->names_room, f->n_names + 1));
+	if (strchr(name, ';'))
+		TRY(replace_semicolons(f->job->symbolizer, &name));
+	f->names[f->n_names++] = name;
+	return NULL;
 }
 
 /* Bytewise; an odd rank is that of a name with a ';' behind it. */
@@ -103,20 +99,17 @@ static int compare_names(const void *left, const void *right, void *ctx)
 static struct error *rank_names(struct folded *f)
 {
 	const size_t n = 2 * f->n_names;
-	uint32_t *order = calloc(n + 1, sizeof(*order));
+	FREED uint32_t *order = calloc(n + 1, sizeof(*order));
 
 	f->ranks = calloc(n + 1, sizeof(*f->ranks));
-	if (!order || !f->ranks || n > UINT32_MAX) {
-		free(order);
+	if (!order || !f->ranks || n > UINT32_MAX)
 		return error_no_memory();
-	}
 	for (size_t i = 0; i < n; i++)
 		order[i] = (uint32_t)i;
 	qsort_r(order, n, sizeof(*order), compare_names, f);
 	for (size_t i = 1; i < n; i++)
 		f->ranks[order[i]] =
 			f->ranks[order[i - 1]] + (compare_names(&order[i - 1], &order[i], f) != 0);
-	free(order);
 	return NULL;
 }
 
@@ -127,20 +120,16 @@ static uint32_t no_stack(const struct folded *f)
 
 static struct error *add_names(struct folded *f)
 {
-	struct error *err = NULL;
-
-	for (uint32_t i = 0; i < f->table->n_functions && !err; i++)
-		err = add_name(f, f->table->functions[i].name);
-	return err ? err : add_name(f, RAW_NO_STACK);
+	for (uint32_t i = 0; i < f->table->n_functions; i++)
+		TRY(add_name(f, f->table->functions[i].name));
+	return add_name(f, RAW_NO_STACK);
 }
 
 static struct error *push(struct folded *f, uint32_t key, uint32_t node, uint32_t k)
 {
-	struct error *err = ARRAY_RESERVE(&f->steps, &f->steps_room, f->n_steps + 1);
-
-	if (!err)
-		f->steps[f->n_steps++] = (struct step){key, node, k};
-	return err;
+	TRY(ARRAY_RESERVE(&f->steps, &f->steps_room, f->n_steps + 1));
+	f->steps[f->n_steps++] = (struct step){key, node, k};
+	return NULL;
 }
 
 static uint32_t function_of(const struct folded *f, const struct step *step)
@@ -155,25 +144,21 @@ static struct error *push_function(struct folded *f, uint32_t node, uint32_t k)
 {
 	const struct step step = {.node = node, .k = k};
 	const uint32_t *ranks = &f->ranks[2 * (size_t)function_of(f, &step)];
-	struct error *err = NULL;
 
 	if (!k && profile_cell(f->cells, node)->samples)
-		err = push(f, ranks[0], node, k);
-	if (!err && (k || f->first_child[node]))
-		err = push(f, ranks[1], node, k);
-	return err;
+		TRY(push(f, ranks[0], node, k));
+	return k || f->first_child[node] ? push(f, ranks[1], node, k) : NULL;
 }
 
 static struct error *push_children(struct folded *f, uint32_t node)
 {
-	struct error *err = NULL;
+	for (uint32_t id = f->first_child[node]; id; id = f->next_sibling[id]) {
+		const uint32_t entry = location_entry_of(f->table, id);
 
-	for (uint32_t id = f->first_child[node]; id && !err; id = f->next_sibling[id])
-		err = push_function(f, id,
-				    location_answer(f->table, location_entry_of(f->table, id))->n -
-					    1);
+		TRY(push_function(f, id, location_answer(f->table, entry)->n - 1));
+	}
 	f->first_child[node] = NOT_HERE;
-	return err;
+	return NULL;
 }
 
 /* Descending, since the last step is taken first. */
@@ -187,10 +172,7 @@ static int compare_steps(const void *left, const void *right)
 /* Makes what was pushed from `first` on a level. */
 static struct error *begin_level(struct folded *f, size_t first)
 {
-	struct error *err = ARRAY_RESERVE(&f->levels, &f->levels_room, f->n_levels + 1);
-
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&f->levels, &f->levels_room, f->n_levels + 1));
 	if (f->n_steps - first > 1)
 		qsort(f->steps + first, f->n_steps - first, sizeof(*f->steps), compare_steps);
 	f->levels[f->n_levels++] = (struct level){first, f->path.len};
@@ -201,10 +183,8 @@ static struct error *begin_level(struct folded *f, size_t first)
 static struct error *extend_path(struct folded *f, const char *name)
 {
 	const size_t len = strlen(name);
-	struct error *err = bytes_reserve(&f->path, len + 1);
 
-	if (err)
-		return err;
+	TRY(bytes_reserve(&f->path, len + 1));
 	put_bytes(&f->path, name, len);
 	f->path.data[f->path.len++] = ';';
 	return NULL;
@@ -229,10 +209,10 @@ static struct error *write_line(struct folded *f, const char *name, const struct
 {
 	const uint64_t count = take_count(f, self);
 	const size_t path = f->path.len, len = strlen(name);
-	struct error *err = bytes_reserve(&f->path, len + DECIMAL_MAX + 2);
 
-	if (err || !count)
-		return err;
+	if (!count)
+		return NULL;
+	TRY(bytes_reserve(&f->path, len + DECIMAL_MAX + 2));
 	put_bytes(&f->path, name, len);
 	f->path.data[f->path.len++] = ' ';
 	put_decimal(&f->path, count);
@@ -262,16 +242,13 @@ static struct error *end_here(struct folded *f, size_t first, const char *name)
 static struct error *go_below(struct folded *f, size_t first, const char *name)
 {
 	const size_t last = f->n_steps;
-	struct error *err = extend_path(f, name);
 
-	for (size_t i = first; i < last && !err; i++) {
+	TRY(extend_path(f, name));
+	for (size_t i = first; i < last; i++) {
 		const struct step step = f->steps[i];
 
-		err = step.k ? push_function(f, step.node, step.k - 1)
-			     : push_children(f, step.node);
+		TRY(step.k ? push_function(f, step.node, step.k - 1) : push_children(f, step.node));
 	}
-	if (err)
-		return err;
 	memmove(f->steps + first, f->steps + last, (f->n_steps - last) * sizeof(*f->steps));
 	f->n_steps -= last - first;
 	return begin_level(f, first);
@@ -293,24 +270,20 @@ static struct error *take_step(struct folded *f, size_t level_first)
 /* Writes all that is below the root, in which what is to be written was linked. */
 static struct error *write_lines(struct folded *f)
 {
-	struct error *err = NULL;
-
 	if (profile_cell(f->cells, STACK_ROOT)->samples)
-		err = push(f, f->ranks[2 * (size_t)no_stack(f)], STACK_ROOT, 0);
-	if (!err)
-		err = push_children(f, STACK_ROOT);
-	if (!err)
-		err = begin_level(f, 0);
-	while (!err && f->n_levels) {
+		TRY(push(f, f->ranks[2 * (size_t)no_stack(f)], STACK_ROOT, 0));
+	TRY(push_children(f, STACK_ROOT));
+	TRY(begin_level(f, 0));
+	while (f->n_levels) {
 		const struct level level = f->levels[f->n_levels - 1];
 
 		f->path.len = level.path;
 		if (f->n_steps == level.first)
 			f->n_levels--;
 		else
-			err = take_step(f, level.first);
+			TRY(take_step(f, level.first));
 	}
-	return err;
+	return NULL;
 }
 
 /* Links a stack and its callers, up to the first that is there. */
@@ -334,10 +307,8 @@ static void link_stack(struct folded *f, uint32_t node)
 static struct error *write_all(struct folded *f)
 {
 	const uint32_t n = stacks_count(f->job->profile->stacks);
-	struct error *err = rank_names(f);
 
-	if (err)
-		return err;
+	TRY(rank_names(f));
 	f->cells = &f->job->profile->cells;
 	link_stack(f, STACK_ROOT);
 	for (uint32_t id = STACK_ROOT + 1; id < n; id++)
@@ -365,22 +336,18 @@ static struct error *find_parts(struct folded *f, struct part *parts, size_t n)
 {
 	const struct tree_outer *outer = f->job->outer;
 	const char *last = NULL;
-	struct error *err = NULL;
 
-	for (size_t i = 0; i < n && !err; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct breakdown_entry *entry = breakdown_at(f->job->profile->breakdown, i);
 		const char *name;
 
-		err = outer->name(outer->ctx, entry->thread, &name);
-		if (!err && name != last)
-			err = add_name(f, name);
+		TRY(outer->name(outer->ctx, entry->thread, &name));
+		if (name != last)
+			TRY(add_name(f, name));
 		last = name;
 		parts[i] = (struct part){.name = (uint32_t)f->n_names - 1, .entry = entry};
 	}
-	if (!err)
-		err = rank_names(f);
-	if (err)
-		return err;
+	TRY(rank_names(f));
 	for (size_t i = 0; i < n; i++)
 		parts[i].key =
 			f->ranks[2 * (size_t)parts[i].name + (parts[i].entry->stack != STACK_ROOT)];
@@ -394,7 +361,6 @@ static struct error *write_part(struct folded *f, const struct part *parts, size
 				struct profile_cells *cells)
 {
 	const char *name = f->names[parts[0].name];
-	struct error *err = NULL;
 
 	link_stack(f, STACK_ROOT);
 	for (size_t i = 0; i < n; i++) {
@@ -409,37 +375,34 @@ static struct error *write_part(struct folded *f, const struct part *parts, size
 	}
 	f->path.len = 0;
 	if (parts[0].entry->stack == STACK_ROOT) {
-		err = write_line(f, name, profile_cell(cells, STACK_ROOT));
+		TRY(write_line(f, name, profile_cell(cells, STACK_ROOT)));
 	} else {
-		err = extend_path(f, name);
-		if (!err)
-			err = write_lines(f);
+		TRY(extend_path(f, name));
+		TRY(write_lines(f));
 	}
 	for (size_t i = 0; i < n; i++)
 		cells->of[parts[i].entry->stack] = 0;
-	return err;
+	return NULL;
 }
 
 static struct error *write_parts(struct folded *f)
 {
 	const size_t n = breakdown_count(f->job->profile->breakdown);
-	struct part *parts = calloc(n + 1, sizeof(*parts));
-	struct profile_cells cells = {.at = array_zeros(n + 1, sizeof(*cells.at)),
-				      .of = calloc(stacks_count(f->job->profile->stacks),
-						   sizeof(*cells.of))};
-	struct error *err =
-		parts && cells.at && cells.of ? find_parts(f, parts, n) : error_no_memory();
+	FREED struct part *parts = calloc(n + 1, sizeof(*parts));
+	FREED struct profile_cell *at = array_zeros(n + 1, sizeof(*at));
+	FREED uint32_t *of = calloc(stacks_count(f->job->profile->stacks), sizeof(*of));
+	struct profile_cells cells = {.at = at, .of = of};
 
+	if (!parts || !at || !of)
+		return error_no_memory();
+	TRY(find_parts(f, parts, n));
 	f->cells = &cells;
-	for (size_t i = 0, end; i < n && !err; i = end) {
+	for (size_t i = 0, end; i < n; i = end) {
 		for (end = i + 1; end < n && parts[end].key == parts[i].key;)
 			end++;
-		err = write_part(f, parts + i, end - i, &cells);
+		TRY(write_part(f, parts + i, end - i, &cells));
 	}
-	free(parts);
-	free(cells.at);
-	free(cells.of);
-	return err;
+	return NULL;
 }
 
 static struct error *write_folded(const struct format_job *job, FILE *out)

@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "format/format.h"
 #include "format/tables.h"
 #include "import/protobuf.h"
@@ -274,17 +275,16 @@ static uint32_t same_slot(const struct location_table *table, uint32_t i, uint32
 static struct error *find_same_locations(struct otlp *o)
 {
 	const uint32_t n = o->table->n;
-	uint32_t room = 1024, *slots;
+	FREED uint32_t *slots = NULL;
+	uint32_t room = 1024;
 
 	while (room < n * UINT64_C(3) / 2)
 		room *= 2;
 	slots = array_zeros(room, sizeof(*slots));
 	o->same = malloc((n + (size_t)1) * sizeof(*o->same));
 	o->locations = malloc((n + (size_t)1) * sizeof(*o->locations));
-	if (!slots || !o->same || !o->locations) {
-		free(slots);
+	if (!slots || !o->same || !o->locations)
 		return error_no_memory();
-	}
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t slot = same_slot(o->table, i, room);
 
@@ -296,7 +296,6 @@ static struct error *find_same_locations(struct otlp *o)
 			slots[slot] = i + 1;
 		o->same[i] = slots[slot] - 1;
 	}
-	free(slots);
 	return NULL;
 }
 
@@ -305,10 +304,8 @@ static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
 {
 	struct otlp *o = ctx;
 	const uint32_t entry = o->same[location_entry_of(o->table, node)];
-	struct error *err = bytes_reserve(scratch, VARINT_MAX);
 
-	if (err)
-		return err;
+	TRY(bytes_reserve(scratch, VARINT_MAX));
 	if (!o->locations[entry]) {
 		put_location(o, entry);
 		o->locations[entry] = ++o->n_locations;

@@ -91,10 +91,8 @@ static struct error *format_line(const struct perf_script *s, uint32_t number, u
 				   ? s->table->images[entry->image].path
 			   : outer ? "[unknown]"
 				   : "inlined";
-	struct error *err = bytes_reserve(line, LINE_ROOM + strlen(function->name) + strlen(file));
 
-	if (err)
-		return err;
+	TRY(bytes_reserve(line, LINE_ROOM + strlen(function->name) + strlen(file)));
 	put_text(line, "\t");
 	put_hex(line, location_code(s->table, number), ADDRESS);
 	put_text(line, " ");
@@ -115,11 +113,10 @@ static struct error *format_entry(void *ctx, uint32_t frame, struct bytes *line)
 	const struct perf_script *s = ctx;
 	const uint32_t number = s->table->of_frame[frame];
 	const uint32_t n = location_answer(s->table, number)->n;
-	struct error *err = NULL;
 
-	for (uint32_t k = 0; k < n && !err; k++)
-		err = format_line(s, number, k, line);
-	return err;
+	for (uint32_t k = 0; k < n; k++)
+		TRY(format_line(s, number, k, line));
+	return NULL;
 }
 
 static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
@@ -145,16 +142,13 @@ static struct error *comm_of(struct perf_script *s, const struct sample *sample,
 {
 	const struct recorded_thread *thread = sample_thread(s->job, sample->thread);
 	const char *name;
-	struct error *err;
 
 	*out = s->comm;
 	if (!thread)
 		return NULL;
 	if (!s->comms[sample->thread]) {
-		err = symbolizer_intern(s->job->symbolizer, *thread->name ? thread->name : "?",
-					&name);
-		if (err)
-			return err;
+		TRY(symbolizer_intern(s->job->symbolizer, *thread->name ? thread->name : "?",
+				      &name));
 		s->comms[sample->thread] = word(name);
 	}
 	*out = s->comms[sample->thread];
@@ -171,10 +165,8 @@ static struct error *put_head(struct perf_script *s, const struct sample *sample
 		sample_ids(sample_thread(s->job, sample->thread), s->pid, sample->vcpu);
 	const uint64_t us = sample->time_ns / 1000;
 	struct bytes *head = &s->head;
-	struct error *err = bytes_reserve(head, HEAD_ROOM + strlen(comm) + strlen(s->event));
 
-	if (err)
-		return err;
+	TRY(bytes_reserve(head, HEAD_ROOM + strlen(comm) + strlen(s->event)));
 	put_text(head, comm);
 	put_text(head, " ");
 	put_decimal(head, ids.pid);

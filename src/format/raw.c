@@ -74,11 +74,9 @@ struct error *raw_frame(uint64_t addr, const struct named *named, struct bytes *
 {
 	const char *name = named && named->resolved ? named->symbol : "";
 	const size_t len = strlen(name);
-	struct error *err = bytes_reserve(out, len + RAW_OFFSET_MAX + 1);
 	char *end;
 
-	if (err)
-		return err;
+	TRY(bytes_reserve(out, len + RAW_OFFSET_MAX + 1));
 	put_bytes(out, name, len);
 	end = (char *)out->data + out->len;
 	out->len += named && named->resolved ? raw_offset(name, named->offset, end)
@@ -120,10 +118,10 @@ static struct error *format_frame(void *ctx, uint32_t number, struct bytes *line
 	const struct stack_node *node =
 		stacks_node(raw->job->profile->stacks, raw->frames->node[number]);
 	struct named named;
-	struct error *err = symbolizer_name_node(raw->job->symbolizer, raw->job->profile->stacks,
-						 raw->frames->node[number], &named);
 
-	return err ? err : raw_frame(node->addr, &named, line);
+	TRY(symbolizer_name_node(raw->job->symbolizer, raw->job->profile->stacks,
+				 raw->frames->node[number], &named));
+	return raw_frame(node->addr, &named, line);
 }
 
 static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
@@ -148,36 +146,28 @@ static struct error *write_sample(void *ctx, const struct sample *sample,
 				  struct sample_batch *batch)
 {
 	struct raw *raw = ctx;
-	struct error *err = sample_text_put(batch, raw->out);
 
-	if (!err)
-		raw_write_end(sample->stack != STACK_ROOT, sample->times, raw->out);
-	return err;
-}
-
-static struct error *write_samples(const struct format_job *job, FILE *out)
-{
-	const struct stacks *stacks = job->profile->stacks;
-	struct raw raw = {
-		.job = job,
-		.lines = {.format = format_frame, .ctx = &raw},
-		.texts = {.stacks = stacks, .give = give_frame, .ahead = fetch_ahead, .ctx = &raw},
-		.out = out};
-	struct error *err = symbolizer_prepare_stacks(job->symbolizer, stacks);
-
-	raw.frames = symbolizer_frames(job->symbolizer);
-	raw_write_head(&job->profile->info, out);
-	if (!err)
-		err = samples_read_texts(job, &raw.texts, write_sample, &raw);
-	format_lines_free(&raw.lines);
-	return err;
+	TRY(sample_text_put(batch, raw->out));
+	raw_write_end(sample->stack != STACK_ROOT, sample->times, raw->out);
+	return NULL;
 }
 
 static struct error *write_raw(const struct format_job *job, FILE *out)
 {
-	struct error *err = samples_check(job);
+	struct raw raw = {.job = job,
+			  .lines = {.format = format_frame, .ctx = &raw},
+			  .texts = {.give = give_frame, .ahead = fetch_ahead, .ctx = &raw},
+			  .out = out};
+	struct error *err;
 
-	return err ? err : write_samples(job, out);
+	TRY(samples_check(job));
+	TRY(symbolizer_prepare_stacks(job->symbolizer, job->profile->stacks));
+	raw.texts.stacks = job->profile->stacks;
+	raw.frames = symbolizer_frames(job->symbolizer);
+	raw_write_head(&job->profile->info, out);
+	err = samples_read_texts(job, &raw.texts, write_sample, &raw);
+	format_lines_free(&raw.lines);
+	return err;
 }
 
 const struct format format_raw = {.name = "raw", .ending = ".raw", .write = write_raw};

@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "import/import.h"
 
 /* The file may have grown since it was loaded. */
@@ -30,17 +31,19 @@ struct sample_ids sample_ids(const struct recorded_thread *thread, uint32_t gues
 				   .tid = has_tid ? thread->tid : guest + vcpu};
 }
 
+/* Of a vCPU: ticks that were left at its last sample, and its thread. */
+struct last {
+	uint64_t ticks_left;
+	uint32_t thread;
+};
+
 struct reading {
 	const struct format_job *job;
 	struct error *(*visit)(void *ctx, const struct sample *sample);
 	void *ctx;
 	uint64_t ticks_left; /* the file may have grown since */
 	uint32_t stacks;     /* of the profile: so many were there when it was loaded */
-	/* [RECORDING_MAX_VCPUS]: ticks that were left at its last sample, and its thread */
-	struct {
-		uint64_t ticks_left;
-		uint32_t thread;
-	} * last;
+	struct last *last;   /* [RECORDING_MAX_VCPUS] */
 	struct weighting weighting;
 	bool ahead; /* `visit` looks whether the stacks are the profile's, which takes long */
 };
@@ -85,15 +88,14 @@ static struct error *read_entry(struct reading *r, const struct tick *tick,
 static struct error *read_tick(void *ctx, const struct tick *tick)
 {
 	struct reading *r = ctx;
-	struct error *err = NULL;
 
 	if (!r->ticks_left)
 		return NULL;
 	r->ticks_left--;
 	weighting_tick(&r->weighting, tick);
-	for (uint32_t i = 0; i < tick->n && !err; i++)
-		err = read_entry(r, tick, &tick->entries[i]);
-	return err;
+	for (uint32_t i = 0; i < tick->n; i++)
+		TRY(read_entry(r, tick, &tick->entries[i]));
+	return NULL;
 }
 
 static struct error *read_exits(void *ctx, const struct recorded_exits *exits)
@@ -120,31 +122,29 @@ static struct error *read_all(const struct format_job *job, bool ahead,
 			      struct error *(*visit)(void *ctx, const struct sample *sample),
 			      void *ctx)
 {
+	FREED struct last *last = calloc(RECORDING_MAX_VCPUS, sizeof(*last));
 	struct reading r = {.job = job,
 			    .visit = visit,
 			    .ctx = ctx,
 			    .ahead = ahead,
 			    .ticks_left = job->profile->ticks_read,
 			    .stacks = stacks_count(job->profile->stacks),
-			    .last = calloc(RECORDING_MAX_VCPUS, sizeof(*r.last))};
+			    .last = last};
 	const bool exits = job->filter->exits;
 	const struct recording_visitor visitor = {.ctx = &r,
 						  .progress = job->filter->progress,
 						  .stage = "exporting",
 						  .tick = exits ? NULL : read_tick,
 						  .exits = exits ? read_exits : NULL};
-	struct error *err = r.last ? NULL : error_no_memory();
 	bool cut;
 
-	if (!err)
-		err = samples_check(job);
+	if (!last)
+		return error_no_memory();
+	TRY(samples_check(job));
 	weighting_start(&r.weighting, job->filter->weight, job->filter->states,
 			&job->profile->info);
 	/* The profile's own store: it has these stacks, under these numbers. */
-	if (!err)
-		err = source_read(job->path, job->profile->stacks, &visitor, &cut);
-	free(r.last);
-	return err;
+	return source_read(job->path, job->profile->stacks, &visitor, &cut);
 }
 
 struct error *samples_read(const struct format_job *job,
@@ -158,23 +158,19 @@ struct error *samples_read(const struct format_job *job,
 static struct error *make_text_room(struct stack_texts *t, size_t more)
 {
 	const size_t before = t->room;
-	struct error *err = NULL;
 
 	if (t->len + more <= before)
 		return NULL;
-	err = ARRAY_RESERVE(&t->data, &t->room, t->len + more);
-	if (!err && t->leaf_first)
+	TRY(ARRAY_RESERVE(&t->data, &t->room, t->len + more));
+	if (t->leaf_first)
 		memmove(t->data + t->room - t->len, t->data + before - t->len, t->len);
-	return err;
+	return NULL;
 }
 
 /* Puts text before what is there, or behind it. */
 static struct error *put_callee(struct stack_texts *t, const void *text, size_t len)
 {
-	struct error *err = make_text_room(t, len);
-
-	if (err)
-		return err;
+	TRY(make_text_room(t, len));
 	memcpy(t->data + (t->leaf_first ? t->room - t->len - len : t->len), text, len);
 	t->len += len;
 	return NULL;
@@ -184,13 +180,13 @@ static struct error *put_callee(struct stack_texts *t, const void *text, size_t 
 static struct error *move_path(struct stack_texts *t, const uint32_t *lens, size_t n)
 {
 	struct stack_path *path = &t->path;
-	struct error *err = ARRAY_RESERVE(&t->lens, &t->lens_room, path->n + n);
 
-	for (size_t i = 0; i < n && !err; i++) {
+	TRY(ARRAY_RESERVE(&t->lens, &t->lens_room, path->n + n));
+	for (size_t i = 0; i < n; i++) {
 		t->lens[path->n] = t->lens[path->n - 1] + lens[i];
-		err = stack_path_add(path);
+		TRY(stack_path_add(path));
 	}
-	return err;
+	return NULL;
 }
 
 /* Slots for pieces, a power of two, and bytes of pieces. */
@@ -242,7 +238,6 @@ static struct error *keep_piece(struct stack_texts *t)
 	/* Pieces stand at multiples of their numbers' size, and none at 0. */
 	const size_t at = (t->pieces.len + sizeof(*slot) + 3) & ~(size_t)3;
 	struct stack_piece *piece;
-	struct error *err;
 
 	if (slot->node != path->at[path->n - 1]) {
 		*slot = (struct stack_piece_slot){.node = path->at[path->n - 1]};
@@ -250,9 +245,7 @@ static struct error *keep_piece(struct stack_texts *t)
 	}
 	if (len > PIECES_MAX || at + sizeof(*piece) + len > PIECES_MAX)
 		return NULL;
-	err = bytes_reserve(&t->pieces, at + sizeof(*piece) + len - t->pieces.len);
-	if (err)
-		return err;
+	TRY(bytes_reserve(&t->pieces, at + sizeof(*piece) + len - t->pieces.len));
 	slot->at = (uint32_t)at;
 	t->pieces.len = at + sizeof(*piece) + len;
 	piece = (struct stack_piece *)(void *)(t->pieces.data + at);
@@ -268,38 +261,30 @@ static struct error *add_frame(struct stack_texts *t)
 {
 	const struct stack_path *path = &t->path;
 	struct format_text text;
-	uint32_t len;
-	struct error *err =
-		t->frames.give(t->frames.ctx, path->fresh[path->n_fresh - 1], &t->scratch, &text);
 
-	if (!err && text.len > UINT32_MAX)
-		err = error_no_memory();
-	if (!err)
-		err = put_callee(t, text.data, text.len);
-	len = (uint32_t)text.len;
-	if (!err)
-		err = move_path(t, &len, 1);
-	return err || (path->n - 1) % PIECE ? err : keep_piece(t);
+	TRY(t->frames.give(t->frames.ctx, path->fresh[path->n_fresh - 1], &t->scratch, &text));
+	if (text.len > UINT32_MAX)
+		return error_no_memory();
+	TRY(put_callee(t, text.data, text.len));
+	TRY(move_path(t, &(uint32_t){(uint32_t)text.len}, 1));
+	return (path->n - 1) % PIECE ? NULL : keep_piece(t);
 }
 
 /* Adds the outermost frames that are not in the text: one, or a piece. */
 static struct error *add_frames(struct stack_texts *t)
 {
 	const struct stack_piece *piece = find_piece(t);
-	struct error *err = piece ? put_callee(t, piece->text, piece->len) : NULL;
 
-	if (err)
-		return err;
-	return piece ? move_path(t, piece->lens, PIECE) : add_frame(t);
+	if (!piece)
+		return add_frame(t);
+	TRY(put_callee(t, piece->text, piece->len));
+	return move_path(t, piece->lens, PIECE);
 }
 
 /* Starts a text, with slots for pieces. */
 static struct error *start(struct stack_texts *t)
 {
-	struct error *err = ARRAY_RESERVE(&t->lens, &t->lens_room, 1);
-
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&t->lens, &t->lens_room, 1));
 	t->lens[0] = 0;
 	t->path.stacks = t->frames.stacks;
 	t->slots = calloc(PIECE_SLOTS, sizeof(*t->slots));
@@ -308,18 +293,15 @@ static struct error *start(struct stack_texts *t)
 
 struct error *stack_texts_get(struct stack_texts *t, uint32_t stack, struct format_text *out)
 {
-	struct error *err = t->slots ? NULL : start(t);
-
-	if (!err)
-		err = stack_path_follow(&t->path, stack);
-	if (err)
-		return err;
+	if (!t->slots)
+		TRY(start(t));
+	TRY(stack_path_follow(&t->path, stack));
 	t->len = t->lens[t->path.n - 1];
-	while (!err && t->path.n_fresh)
-		err = add_frames(t);
+	while (t->path.n_fresh)
+		TRY(add_frames(t));
 	*out = (struct format_text){t->leaf_first && t->len ? t->data + t->room - t->len : t->data,
 				    t->len};
-	return err;
+	return NULL;
 }
 
 void frame_texts_ahead(const struct frame_texts *frames, uint32_t stack, unsigned step)
@@ -399,11 +381,11 @@ struct error *samples_read_ahead(const struct format_job *job, const struct fram
 {
 	static const struct sample none;
 	struct reading_ahead r = {.job = job, .queue.frames = frames, .visit = visit, .ctx = ctx};
-	struct error *err = read_all(job, true, read_ahead, &r);
 
-	for (unsigned i = 0; i < QUEUE_SAMPLES && !err; i++)
-		err = read_ahead(&r, &none);
-	return err;
+	TRY(read_all(job, true, read_ahead, &r));
+	for (unsigned i = 0; i < QUEUE_SAMPLES; i++)
+		TRY(read_ahead(&r, &none));
+	return NULL;
 }
 
 void vcpu_runs_end(struct vcpu_runs *runs, FILE *out)
@@ -439,12 +421,9 @@ struct grouping {
 
 static struct error *new_group(struct grouping *g, const struct sample *sample, uint32_t *group)
 {
-	struct error *err = ARRAY_RESERVE(&g->at, &g->room, g->n + (size_t)1);
-
-	if (!err && g->n == UINT32_MAX)
-		err = error_no_memory();
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&g->at, &g->room, g->n + (size_t)1));
+	if (g->n == UINT32_MAX)
+		return error_no_memory();
 	*group = g->n;
 	g->at[g->n++] = (struct sample_group){.stack = sample->stack,
 					      .thread = sample->thread,
@@ -460,16 +439,14 @@ static struct error *find_other_group(struct grouping *g, const struct sample *s
 		(uint64_t)sample->thread << 32 | (uint32_t)sample->vcpu << 8 | sample->state;
 	uint32_t id;
 	bool added;
-	struct error *err = ids_get(g->ids, sample->stack, what, &id, &added);
 
-	if (!err && added) {
-		err = ARRAY_RESERVE(&g->others, &g->others_room, id + (size_t)1);
-		if (!err)
-			err = new_group(g, sample, &g->others[id]);
+	TRY(ids_get(g->ids, sample->stack, what, &id, &added));
+	if (added) {
+		TRY(ARRAY_RESERVE(&g->others, &g->others_room, id + (size_t)1));
+		TRY(new_group(g, sample, &g->others[id]));
 	}
-	if (!err)
-		*group = g->others[id];
-	return err;
+	*group = g->others[id];
+	return NULL;
 }
 
 /* Most stacks have one group, which is found without a search. */
@@ -477,12 +454,11 @@ static struct error *find_group(struct grouping *g, const struct sample *sample,
 {
 	const uint32_t cell = profile_cell_number(g->cells, sample->stack);
 	const struct sample_group *first;
-	struct error *err;
 
 	if (!g->first[cell]) {
-		err = new_group(g, sample, group);
-		g->first[cell] = err ? 0 : *group + 1;
-		return err;
+		TRY(new_group(g, sample, group));
+		g->first[cell] = *group + 1;
+		return NULL;
 	}
 	*group = g->first[cell] - 1;
 	first = &g->at[*group];
@@ -496,11 +472,9 @@ static struct error *add_to_group(struct grouping *grouping, const struct sample
 {
 	const uint64_t weight = sample->weight_ns * sample->times;
 	struct sample_group *group;
-	uint32_t number;
-	struct error *err = find_group(grouping, sample, &number);
+	uint32_t number = 0;
 
-	if (err)
-		return err;
+	TRY(find_group(grouping, sample, &number));
 	group = &grouping->at[number];
 	group->samples += sample->times;
 	if (weight <= INT64_MAX - group->weight)

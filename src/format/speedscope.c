@@ -14,8 +14,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "analysis/grouped_tree.h"
+#include "base/array.h"
+#include "base/owned.h"
 #include "format/tables.h"
 
 #define SCHEMA "https://www.speedscope.app/file-format-schema.json"
@@ -54,9 +55,8 @@ static void put_frames(const struct speedscope *s)
 		const struct location_function *function = &s->table->functions[i];
 
 		format_json_field(i ? ",\n{\"name\":" : "\n{\"name\":", function->name, s->out);
-		if (function->file) {
+		if (function->file)
 			format_json_field(",\"file\":", function->file, s->out);
-		}
 		putc('}', s->out);
 	}
 	/* The last one, for samples without frames: an empty stack is none. */
@@ -128,10 +128,8 @@ static struct error *give_frames(const struct speedscope *s, uint32_t node, stru
 {
 	const struct location_answer *answer =
 		location_answer(s->table, location_entry_of(s->table, node));
-	struct error *err = bytes_reserve(scratch, answer->n * (size_t)(DECIMAL_MAX + 1));
 
-	if (err)
-		return err;
+	TRY(bytes_reserve(scratch, answer->n * (size_t)(DECIMAL_MAX + 1)));
 	for (uint32_t k = answer->n; k > 0; k--) {
 		scratch->data[scratch->len++] = ',';
 		put_decimal(scratch, s->table->places[answer->places + k - 1].function);
@@ -143,20 +141,17 @@ static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
 				struct format_text *out)
 {
 	const struct speedscope *s = ctx;
-	struct error *err;
 
 	scratch->len = 0;
 	if (s->only[node] == LOCATION_NONE) {
-		err = give_frames(s, node, scratch);
+		TRY(give_frames(s, node, scratch));
 	} else {
-		err = bytes_reserve(scratch, DECIMAL_MAX + 1);
-		if (!err) {
-			scratch->data[scratch->len++] = ',';
-			put_decimal(scratch, s->only[node]);
-		}
+		TRY(bytes_reserve(scratch, DECIMAL_MAX + 1));
+		scratch->data[scratch->len++] = ',';
+		put_decimal(scratch, s->only[node]);
 	}
 	*out = (struct format_text){scratch->data, scratch->len};
-	return err;
+	return NULL;
 }
 
 static void fetch_ahead(void *ctx, uint32_t node, unsigned step)
@@ -190,10 +185,8 @@ static struct error *find_only_functions(struct speedscope *s)
 static struct error *put_stack(struct speedscope *s, uint32_t stack)
 {
 	struct format_text text;
-	struct error *err = stack_texts_get(&s->texts, stack, &text);
 
-	if (err)
-		return err;
+	TRY(stack_texts_get(&s->texts, stack, &text));
 	fputs_unlocked("\n[", s->out);
 	if (stack == STACK_ROOT)
 		format_number(s->table->n_functions, s->out);
@@ -206,17 +199,16 @@ static struct error *put_stack(struct speedscope *s, uint32_t stack)
 static struct error *put_samples(struct speedscope *s, const struct track *track)
 {
 	struct stretch stretch;
-	struct error *err = NULL;
 	const char *comma = "";
 
 	begin_stretches(s, track, &stretch);
 	fputs("\"samples\":[", s->out);
-	for (; !err && advance(s, &stretch); comma = ",") {
+	for (; advance(s, &stretch); comma = ",") {
 		fputs_unlocked(comma, s->out);
 		if (stretch.gap)
 			fputs_unlocked("[]", s->out);
 		else
-			err = put_stack(s, stretch.stack);
+			TRY(put_stack(s, stretch.stack));
 	}
 	fputs("],\n\"weights\":[", s->out);
 	begin_stretches(s, track, &stretch);
@@ -225,7 +217,7 @@ static struct error *put_samples(struct speedscope *s, const struct track *track
 		format_number(stretch.weight, s->out);
 	}
 	fprintf(s->out, "],\n\"startValue\":0,\"endValue\":%" PRIu64, stretch.clock_ns);
-	return err;
+	return NULL;
 }
 
 /* A text of a thread, which may be any bytes. */
@@ -241,19 +233,16 @@ static struct error *put_name(const struct speedscope *s, const char *key, const
 
 static struct error *put_thread(const struct speedscope *s, const struct recorded_thread *thread)
 {
-	struct error *err;
-
 	if (thread->pid != RECORDED_ID_UNKNOWN)
 		fprintf(s->out, "\"pid\":%" PRIu32 ",", thread->pid);
 	if (thread->tid != RECORDED_ID_UNKNOWN)
 		fprintf(s->out, "\"tid\":%" PRIu32 ",", thread->tid);
-	err = put_name(s, "\"process\":", thread->process);
-	if (!err)
-		err = put_name(s, ",\"thread\":", thread->name);
-	if (!err && thread->container)
-		err = put_name(s, ",\"container\":", thread->container);
+	TRY(put_name(s, "\"process\":", thread->process));
+	TRY(put_name(s, ",\"thread\":", thread->name));
+	if (thread->container)
+		TRY(put_name(s, ",\"container\":", thread->container));
 	putc(',', s->out);
-	return err;
+	return NULL;
 }
 
 /* What the title of a profile does not tell: the numbers of a thread, and the vCPUs of stretches. */
@@ -262,40 +251,38 @@ static struct error *put_more(const struct speedscope *s, const struct track *tr
 {
 	struct stretch stretch;
 	struct vcpu_runs runs = {0};
-	struct error *err;
 
 	begin_stretches(s, track, &stretch);
 	fputs(",\n\"uniprof\":{", s->out);
-	err = thread ? put_thread(s, thread) : NULL;
+	if (thread)
+		TRY(put_thread(s, thread));
 	fputs("\"vcpus\":[", s->out);
 	while (advance(s, &stretch))
 		vcpu_runs_add(&runs, stretch.gap ? runs.vcpu : stretch.vcpu, s->out);
 	vcpu_runs_end(&runs, s->out);
 	fputs("]}", s->out);
-	return err;
+	return NULL;
 }
 
 /* "web vCPU 0", "web nginx/pool (13)"; of an import, whose vCPUs may be none, the guest's alone. */
 static struct error *title_of(const struct speedscope *s, const struct track *track, bool thread,
 			      const char **title)
 {
-	const char *guest = NULL;
-	struct error *err = format_guest_name(s->job, &guest);
-	char *name = NULL, *text = NULL;
-	int rc = 0;
+	FREED char *name =
+		thread ? group_thread_name(s->job->profile, track->thread, GROUP_THREAD) : NULL;
+	const char *guest;
+	char *text;
+	struct error *err;
 
-	if (err)
-		return err;
-	if (thread) {
-		name = group_thread_name(s->job->profile, track->thread, GROUP_THREAD);
-		rc = name ? asprintf(&text, "%s %s", guest, name) : -1;
-	} else if (format_is_imported(s->job)) {
-		rc = asprintf(&text, "%s", guest);
-	} else {
-		rc = asprintf(&text, "%s vCPU %u", guest, track->vcpu);
+	TRY(format_guest_name(s->job, &guest));
+	if (!thread && format_is_imported(s->job)) {
+		*title = guest;
+		return NULL;
 	}
-	free(name);
-	if (rc < 0)
+	if (thread && !name)
+		return error_no_memory();
+	if ((thread ? asprintf(&text, "%s %s", guest, name)
+		    : asprintf(&text, "%s vCPU %u", guest, track->vcpu)) < 0)
 		return error_no_memory();
 	err = symbolizer_intern(s->job->symbolizer, text, title);
 	free(text);
@@ -305,20 +292,18 @@ static struct error *title_of(const struct speedscope *s, const struct track *tr
 static struct error *put_profile(struct speedscope *s, const struct track *track)
 {
 	const struct recorded_thread *thread = sample_thread(s->job, track->thread);
-	const char *title = NULL;
-	struct error *err = title_of(s, track, thread, &title);
+	const char *title;
 
-	if (err)
-		return err;
+	TRY(title_of(s, track, thread, &title));
 	fprintf(s->out, "{\"type\":\"sampled\",\"unit\":\"%s\",\"name\":",
 		format_unit_is_time(s->job) ? "nanoseconds" : "none");
 	format_json_text(title, s->out);
 	fputs(",\n", s->out);
-	err = put_samples(s, track);
-	if (!err && (thread || format_is_imported(s->job)))
-		err = put_more(s, track, thread);
+	TRY(put_samples(s, track));
+	if (thread || format_is_imported(s->job))
+		TRY(put_more(s, track, thread));
 	putc('}', s->out);
-	return err;
+	return NULL;
 }
 
 /* Readers want at least one profile. */
@@ -332,24 +317,25 @@ static void put_no_profile(const struct speedscope *s)
 static struct error *put_all(struct speedscope *s)
 {
 	const char *title;
-	struct error *err = format_guest_title(s->job, &title);
 
-	if (err)
-		return err;
+	TRY(location_table_new(s->job, &s->table));
+	TRY(find_only_functions(s));
+	TRY(samples_collect(s->job, &s->samples));
+	TRY(format_guest_title(s->job, &title));
 	fputs("{\"$schema\":\"" SCHEMA "\",\"exporter\":\"uniprof " UNIPROF_VERSION "\",\"name\":",
 	      s->out);
 	format_json_text(title, s->out);
 	fputs(",\"activeProfileIndex\":0,\n", s->out);
 	put_frames(s);
 	fputs("\"profiles\":[\n", s->out);
-	for (size_t i = 0; i < s->samples->n_tracks && !err; i++) {
+	for (size_t i = 0; i < s->samples->n_tracks; i++) {
 		fputs(i ? ",\n" : "", s->out);
-		err = put_profile(s, &s->samples->tracks[i]);
+		TRY(put_profile(s, &s->samples->tracks[i]));
 	}
 	if (!s->samples->n)
 		put_no_profile(s);
 	fputs("]}\n", s->out);
-	return err;
+	return NULL;
 }
 
 /* Weights that are parts of the time, or none, do not add up to it. */
@@ -368,14 +354,8 @@ static struct error *write_speedscope(const struct format_job *job, FILE *out)
 						    .ctx = &s}},
 			       .out = out,
 			       .has_gaps = has_gaps(job)};
-	struct error *err = location_table_new(job, &s.table);
+	struct error *err = put_all(&s);
 
-	if (!err)
-		err = find_only_functions(&s);
-	if (!err)
-		err = samples_collect(job, &s.samples);
-	if (!err)
-		err = put_all(&s);
 	location_table_free(s.table);
 	free(s.only);
 	stack_texts_free(&s.texts);

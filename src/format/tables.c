@@ -21,32 +21,27 @@ static struct error *add_function(struct building *b, const struct location *at,
 {
 	struct location_table *p = b->table;
 	bool added;
-	struct error *err =
-		ids_get(b->function_ids, (uintptr_t)at->function, (uintptr_t)at->file, id, &added);
 
-	if (err || !added)
-		return err;
-	err = ARRAY_RESERVE(&p->functions, &b->function_room, p->n_functions + (size_t)1);
-	if (!err)
-		p->functions[p->n_functions++] =
-			(struct location_function){.name = at->function,
-						   .symbol = at->symbol,
-						   .file = at->file,
-						   .resolved = at->resolved};
-	return err;
+	TRY(ids_get(b->function_ids, (uintptr_t)at->function, (uintptr_t)at->file, id, &added));
+	if (!added)
+		return NULL;
+	TRY(ARRAY_RESERVE(&p->functions, &b->function_room, p->n_functions + (size_t)1));
+	p->functions[p->n_functions++] = (struct location_function){.name = at->function,
+								    .symbol = at->symbol,
+								    .file = at->file,
+								    .resolved = at->resolved};
+	return NULL;
 }
 
 static struct error *add_place(struct building *b, const struct location *at)
 {
 	struct location_table *p = b->table;
 	struct location_place place = {.line = at->line};
-	struct error *err = add_function(b, at, &place.function);
 
-	if (!err)
-		err = ARRAY_RESERVE(&p->places, &b->place_room, p->n_places + (size_t)1);
-	if (!err)
-		p->places[p->n_places++] = place;
-	return err;
+	TRY(add_function(b, at, &place.function));
+	TRY(ARRAY_RESERVE(&p->places, &b->place_room, p->n_places + (size_t)1));
+	p->places[p->n_places++] = place;
+	return NULL;
 }
 
 /* The functions of a frame, which are there already if another one has the same. */
@@ -55,25 +50,22 @@ static struct error *add_answer(struct building *b, uint32_t frame,
 {
 	struct location_table *p = b->table;
 	const uint32_t number = symbolizer_answer(p->symbolizer, frame);
-	struct location_answer answer = {.places = p->n_places};
-	struct error *err = ARRAY_RESERVE_ZERO(&p->answers, &b->answer_room, number + (size_t)1);
+	struct location_answer *answer;
 	const struct location *at;
-	size_t n = 0;
+	size_t n;
 
-	if (!err && !p->answers[number].n)
-		err = symbolizer_locate_node(b->job->symbolizer, p->profile->stacks,
-					     p->frames->node[frame], &at, &n);
-	for (size_t i = 0; i < n && !err; i++)
-		err = add_place(b, &at[i]);
-	if (err)
-		return err;
-	if (n) {
-		answer.n = n & INT32_MAX;
-		answer.resolved = at[n - 1].resolved;
-		answer.start = at[n - 1].start;
-		p->answers[number] = answer;
-	}
-	*out = &p->answers[number];
+	TRY(ARRAY_RESERVE_ZERO(&p->answers, &b->answer_room, number + (size_t)1));
+	*out = answer = &p->answers[number];
+	if (answer->n)
+		return NULL;
+	TRY(symbolizer_locate_node(b->job->symbolizer, p->profile->stacks, p->frames->node[frame],
+				   &at, &n));
+	*answer = (struct location_answer){.start = at[n - 1].start,
+					   .places = p->n_places,
+					   .n = n & INT32_MAX,
+					   .resolved = at[n - 1].resolved};
+	for (size_t i = 0; i < n; i++)
+		TRY(add_place(b, &at[i]));
 	return NULL;
 }
 
@@ -142,13 +134,10 @@ static struct error *add_entry(struct building *b, uint32_t frame)
 {
 	struct location_table *p = b->table;
 	struct location_entry *entry;
-	const struct location_answer *answer = NULL;
-	struct error *err = add_answer(b, frame, &answer);
+	const struct location_answer *answer;
 
-	if (!err)
-		err = ARRAY_RESERVE(&p->at, &b->entry_room, p->n + (size_t)1);
-	if (err)
-		return err;
+	TRY(add_answer(b, frame, &answer));
+	TRY(ARRAY_RESERVE(&p->at, &b->entry_room, p->n + (size_t)1));
 	p->of_frame[frame] = p->n;
 	entry = &p->at[p->n++];
 	*entry = (struct location_entry){.frame = frame, .lines = p->n_lines};
@@ -164,10 +153,8 @@ static struct error *add_entries(struct building *b)
 {
 	struct location_table *p = b->table;
 	const uint32_t n = stacks_count(p->profile->stacks);
-	struct error *err = symbolizer_prepare_stacks(b->job->symbolizer, p->profile->stacks);
 
-	if (err)
-		return err;
+	TRY(symbolizer_prepare_stacks(b->job->symbolizer, p->profile->stacks));
 	p->frames = symbolizer_frames(p->symbolizer);
 	p->used = calloc(n, sizeof(*p->used));
 	p->of_frame = array_resize(NULL, p->frames->n + (size_t)1, sizeof(*p->of_frame));
@@ -175,10 +162,10 @@ static struct error *add_entries(struct building *b)
 		return error_no_memory();
 	memset(p->of_frame, 0xff, (p->frames->n + (size_t)1) * sizeof(*p->of_frame));
 	profile_mark_used(p->profile, &p->profile->cells, p->used);
-	for (uint32_t id = STACK_ROOT + 1; id < n && !err; id++)
+	for (uint32_t id = STACK_ROOT + 1; id < n; id++)
 		if (p->used[id] && location_entry_of(p, id) == LOCATION_NONE)
-			err = add_entry(b, p->frames->of_node[id]);
-	return err;
+			TRY(add_entry(b, p->frames->of_node[id]));
+	return NULL;
 }
 
 /* Readers look for files by it. */
@@ -198,12 +185,11 @@ static struct error *add_images(struct building *b)
 {
 	const struct recorded_images *recorded = profile_images(b->job->profile);
 	struct location_table *p = b->table;
-	struct error *err = NULL;
 
 	p->images = calloc(recorded->n + 1, sizeof(*p->images));
 	if (!p->images)
 		return error_no_memory();
-	for (size_t i = 0; i < recorded->n && !err; i++) {
+	for (size_t i = 0; i < recorded->n; i++) {
 		const struct recorded_image *from = &recorded->at[i];
 		struct location_image *to = &p->images[p->n_images];
 
@@ -215,12 +201,12 @@ static struct error *add_images(struct building *b)
 					      .offset = offset_of(from),
 					      .unplaced = format_is_imported(b->job) &&
 							  import_is_stand_in(from->start)};
-		err = symbolizer_intern(b->job->symbolizer, from->path, &to->path);
-		if (!err && is_build_id(from->build_id))
-			err = symbolizer_intern(b->job->symbolizer, from->build_id, &to->build_id);
+		TRY(symbolizer_intern(b->job->symbolizer, from->path, &to->path));
+		if (is_build_id(from->build_id))
+			TRY(symbolizer_intern(b->job->symbolizer, from->build_id, &to->build_id));
 		p->n_images++;
 	}
-	return err;
+	return NULL;
 }
 
 struct error *location_table_new(const struct format_job *job, struct location_table **out)

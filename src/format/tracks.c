@@ -55,10 +55,8 @@ static struct error *pack(struct track *track, const struct sample *sample)
 	const struct sample *last = &track->last;
 	const bool more = sample->times != last->times || sample->vcpu != last->vcpu;
 	struct bytes *to = &track->packed;
-	struct error *err = bytes_reserve(to, PACKED_MAX);
 
-	if (err)
-		return err;
+	TRY(bytes_reserve(to, PACKED_MAX));
 	to->data[to->len++] =
 		(uint8_t)(sample->state | (sample->resumed ? PACKED_RESUMED : 0) |
 			  (sample->switched ? PACKED_SWITCHED : 0) | (more ? PACKED_MORE : 0));
@@ -125,26 +123,23 @@ static struct error *spill_write(struct spill *spill, const struct bytes *bytes)
 static struct error *spill_all(struct samples *samples)
 {
 	struct spill *spill = samples->spill;
-	struct error *err = NULL;
 
 	spill->in_memory = 0;
 	/* Without such a file all are kept in memory. */
 	if (!spill->file)
 		return NULL;
-	for (size_t i = 0; i < samples->n_tracks && !err; i++) {
+	for (size_t i = 0; i < samples->n_tracks; i++) {
 		struct track *track = &samples->tracks[i];
 		const struct spilled block = {spill->len, track->packed.len};
 
 		if (!block.len)
 			continue;
-		err = ARRAY_RESERVE(&track->blocks, &track->blocks_room, track->n_blocks + 1);
-		if (!err)
-			err = spill_write(spill, &track->packed);
-		if (!err)
-			track->blocks[track->n_blocks++] = block;
+		TRY(ARRAY_RESERVE(&track->blocks, &track->blocks_room, track->n_blocks + 1));
+		TRY(spill_write(spill, &track->packed));
+		track->blocks[track->n_blocks++] = block;
 		track->packed.len = 0;
 	}
-	return err;
+	return NULL;
 }
 
 /* Reads more of the block behind what is left in the buffer; false: the file cannot be read. */
@@ -245,19 +240,14 @@ static struct error *collect(void *ctx, const struct sample *sample)
 	size_t before;
 	uint32_t id;
 	bool added;
-	struct error *err = ids_get(c->ids, track.thread, track.vcpu, &id, &added);
 
-	if (!err && added) {
-		err = ARRAY_RESERVE(&samples->tracks, &c->tracks_room, samples->n_tracks + 1);
-		if (!err)
-			samples->tracks[samples->n_tracks++] = track;
+	TRY(ids_get(c->ids, track.thread, track.vcpu, &id, &added));
+	if (added) {
+		TRY(ARRAY_RESERVE(&samples->tracks, &c->tracks_room, samples->n_tracks + 1));
+		samples->tracks[samples->n_tracks++] = track;
 	}
-	if (err)
-		return err;
 	before = samples->tracks[id].packed.len;
-	err = pack(&samples->tracks[id], sample);
-	if (err)
-		return err;
+	TRY(pack(&samples->tracks[id], sample));
 	samples->n++;
 	samples->spill->in_memory += samples->tracks[id].packed.len - before;
 	return samples->spill->in_memory > IN_MEMORY ? spill_all(samples) : NULL;
@@ -325,12 +315,12 @@ struct error *samples_free(struct samples *samples)
 
 struct error *told_threads_start(struct told_threads *told, const struct format_job *job)
 {
-	struct error *err;
-
 	*told = (struct told_threads){
 		.threads = calloc(job->profile->n_threads + 1, sizeof(*told->threads))};
-	err = told->threads ? ids_new(&told->pids) : error_no_memory();
-	return err ? err : ids_new(&told->tids);
+	if (!told->threads)
+		return error_no_memory();
+	TRY(ids_new(&told->pids));
+	return ids_new(&told->tids);
 }
 
 void told_threads_end(struct told_threads *told)
@@ -347,14 +337,10 @@ struct error *told_threads_add(struct told_threads *told, const struct recorded_
 {
 	uint32_t id;
 	bool added;
-	struct error *err = ids_get(told->pids, thread->pid, 0, &id, first);
 
-	if (!err)
-		err = ids_get(told->tids, thread->pid, thread->tid, &id, &added);
-	if (!err)
-		err = ARRAY_RESERVE(&told->of_tid, &told->of_tid_room, id + (size_t)1);
-	if (err)
-		return err;
+	TRY(ids_get(told->pids, thread->pid, 0, &id, first));
+	TRY(ids_get(told->tids, thread->pid, thread->tid, &id, &added));
+	TRY(ARRAY_RESERVE(&told->of_tid, &told->of_tid_room, id + (size_t)1));
 	/* Idle threads all have number 0, and nobody tells them apart by it. */
 	if (!added && thread->tid)
 		told->threads[told->of_tid[id]] = false;
