@@ -193,13 +193,6 @@ struct error *flat_add(struct flat *flat, const struct profile *profile,
 	return err;
 }
 
-static struct error *collect_names(const struct tree *tree, struct flat *flat, uint32_t *rows)
-{
-	for (uint32_t i = 1; i < tree->n; i++)
-		TRY(row_of(flat, tree->nodes[i].name, tree->nodes[i].unresolved, &rows[i]));
-	return NULL;
-}
-
 /* Walks the tree without recursion, for it can be thousands of levels deep. */
 static void sum(const struct tree *tree, struct flat *flat, const uint32_t *row_of)
 {
@@ -233,8 +226,8 @@ struct error *flat_new(const struct tree *tree, struct flat **out)
 	struct flat *flat = NULL;
 	struct error *err = rows ? flat_begin(&flat) : error_no_memory();
 
-	if (!err)
-		err = collect_names(tree, flat, rows);
+	for (uint32_t i = 1; i < tree->n && !err; i++)
+		err = row_of(flat, tree->nodes[i].name, tree->nodes[i].unresolved, &rows[i]);
 	if (err) {
 		flat_free(flat);
 		return err;

@@ -180,15 +180,14 @@ struct image_range {
 };
 
 struct name_codes {
-	struct pool *names;
+	struct pool *texts;
 	struct ids *ids; /* of names, in `at` */
 	struct name_code {
 		uint32_t image;
 		bool kernel;
 	} * at;
 	size_t room;
-	struct pool *image_names;
-	struct ids *image_ids;
+	struct ids *image_ids; /* in `images` */
 	const char **images;
 	size_t images_room;
 	bool user; /* a kernel was met, or a process */
@@ -197,12 +196,10 @@ struct name_codes {
 struct error *name_codes_new(struct name_codes **out)
 {
 	struct name_codes *codes = calloc(1, sizeof(*codes));
-	struct error *err = codes ? pool_new(&codes->names) : error_no_memory();
+	struct error *err = codes ? pool_new(&codes->texts) : error_no_memory();
 
 	if (!err)
 		err = ids_new(&codes->ids);
-	if (!err)
-		err = pool_new(&codes->image_names);
 	if (!err)
 		err = ids_new(&codes->image_ids);
 	if (err) {
@@ -217,10 +214,9 @@ void name_codes_free(struct name_codes *codes)
 {
 	if (!codes)
 		return;
-	pool_free(codes->names);
+	pool_free(codes->texts);
 	ids_free(codes->ids);
 	free(codes->at);
-	pool_free(codes->image_names);
 	ids_free(codes->image_ids);
 	free(codes->images);
 	free(codes);
@@ -233,13 +229,13 @@ static int by_start(const void *left, const void *right)
 	return COMPARE(a->start, b->start);
 }
 
-/* The number of a text, which *kept is in the pool. */
-static struct error *number_text(struct pool *pool, struct ids *ids, const char *text,
+/* The number of a text among names or images; *kept is the text in the pool. */
+static struct error *number_text(struct name_codes *codes, struct ids *ids, const char *text,
 				 const char **kept, uint32_t *number)
 {
 	bool added;
 
-	TRY(pool_intern(pool, text, strlen(text), kept));
+	TRY(pool_intern(codes->texts, text, strlen(text), kept));
 	return ids_get(ids, (uintptr_t)*kept, 0, number, &added);
 }
 
@@ -248,8 +244,7 @@ static struct error *number_image(struct name_codes *codes, const char *path, ui
 {
 	const char *slash = strrchr(path, '/'), *name;
 
-	TRY(number_text(codes->image_names, codes->image_ids, slash ? slash + 1 : path, &name,
-			number));
+	TRY(number_text(codes, codes->image_ids, slash ? slash + 1 : path, &name, number));
 	TRY(ARRAY_RESERVE(&codes->images, &codes->images_room, *number + (size_t)1));
 	codes->images[(*number)++] = name;
 	return NULL;
@@ -290,7 +285,7 @@ static struct error *note(struct name_codes *codes, const char *function, uint32
 	const char *name;
 	uint32_t id;
 
-	TRY(number_text(codes->names, codes->ids, function, &name, &id));
+	TRY(number_text(codes, codes->ids, function, &name, &id));
 	TRY(ARRAY_RESERVE_ZERO(&codes->at, &codes->room, id + (size_t)1));
 	if (!codes->at[id].image)
 		codes->at[id].image = image;
@@ -332,7 +327,7 @@ const char *name_codes_image(const struct name_codes *codes, uint32_t number)
 
 static struct name_code code_of(const struct name_codes *codes, const char *name)
 {
-	const char *known = pool_find(codes->names, name, strlen(name));
+	const char *known = pool_find(codes->texts, name, strlen(name));
 	uint32_t id;
 
 	return known && ids_find(codes->ids, (uintptr_t)known, 0, &id) ? codes->at[id]

@@ -19,26 +19,24 @@ struct adding {
 	struct tree *tree;
 	const struct profile *profile;
 	struct symbolizer *symbolizer, *names; /* names: whose the nodes' names are, if others' */
+	const struct tree_options *how;
 	const struct profile_cells *cells;
-	const struct tree_naming *naming;
-	const struct tree_outer *outer;
 	uint32_t visits; /* frames of stacks that were followed one by one */
-	bool reverse;
 };
 
 static struct error *name_of(const struct adding *adding, const struct stack_node *frame,
 			     const struct location *function, const char **name)
 {
 	*name = function->function;
-	if (adding->naming)
-		return adding->naming->name(adding->naming->ctx, frame, function, name);
+	if (adding->how->naming)
+		return adding->how->naming->name(adding->how->naming->ctx, frame, function, name);
 	return adding->names ? symbolizer_intern(adding->names, *name, name) : NULL;
 }
 
 /* Moves *at to its child of this name, which is new if there was none. */
 static struct error *add_child(const struct adding *adding, const char *name, uint32_t *at)
 {
-	const bool merges = adding->naming && adding->naming->merges;
+	const bool merges = adding->how->naming && adding->how->naming->merges;
 
 	if (merges && *at && adding->tree->nodes[*at].name == name)
 		return NULL;
@@ -74,7 +72,8 @@ static struct error *add_frame(const struct adding *adding, uint32_t id, uint32_
 	TRY(symbolizer_locate_node(adding->symbolizer, adding->profile->stacks, id, &functions,
 				   &n));
 	for (size_t i = 0; i < n; i++)
-		TRY(add_function(adding, frame, &functions[adding->reverse ? i : n - 1 - i], at));
+		TRY(add_function(adding, frame, &functions[adding->how->reverse ? i : n - 1 - i],
+				 at));
 	return NULL;
 }
 
@@ -166,11 +165,11 @@ static struct error *add_by_thread(struct adding *adding)
 		const char *name;
 		uint32_t at = 0;
 
-		TRY(adding->outer->name(adding->outer->ctx, entry->thread, &name));
-		if (adding->reverse)
+		TRY(adding->how->outer->name(adding->how->outer->ctx, entry->thread, &name));
+		if (adding->how->reverse)
 			TRY(add_from_leaf(adding, entry->stack, &at));
 		TRY(tree_child(adding->tree, at, name, &at));
-		if (!adding->reverse)
+		if (!adding->how->reverse)
 			TRY(add_from_root(adding, entry->stack, path, &at));
 		add_self(adding->tree, at, &entry->cell);
 	}
@@ -222,7 +221,7 @@ static struct error *advance(struct level *level, struct walker *walker, uint64_
 
 	TRY(symbolizer_locate_node(adding->symbolizer, stacks, walker->frame, &functions, &n));
 	TRY(add_function(adding, stacks_node(stacks, walker->frame),
-			 &functions[adding->reverse ? walker->next : n - 1 - walker->next],
+			 &functions[adding->how->reverse ? walker->next : n - 1 - walker->next],
 			 &walker->at));
 	TRY(ARRAY_RESERVE(&level->weight, &level->room, tree->n - level->first));
 	if (tree->n - level->first > had)
@@ -522,7 +521,8 @@ static struct error *add_heavy_forward(struct level *level)
 static struct error *add_heavy(struct adding *adding, double min_weight)
 {
 	struct level level = {.adding = adding, .min_weight = min_weight};
-	struct error *err = adding->reverse ? add_heavy_reverse(&level) : add_heavy_forward(&level);
+	struct error *err =
+		adding->how->reverse ? add_heavy_reverse(&level) : add_heavy_forward(&level);
 
 	free(level.weight);
 	free(level.now);
@@ -533,22 +533,20 @@ struct error *tree_add(struct tree *tree, const struct profile *profile,
 		       struct symbolizer *symbolizer, struct symbolizer *names,
 		       const struct tree_options *options)
 {
-	struct adding adding = {
-		.tree = tree,
-		.profile = profile,
-		.symbolizer = symbolizer,
-		.names = names == symbolizer ? NULL : names,
-		.cells = options && options->cells ? options->cells : &profile->cells,
-		.naming = options ? options->naming : NULL,
-		.outer = options ? options->outer : NULL,
-		.reverse = options && options->reverse,
-	};
-	const double min_weight =
-		options ? tree_min_weight(&profile->selected, options->min_share) : 0;
+	static const struct tree_options usual;
+	struct adding adding = {.tree = tree,
+				.profile = profile,
+				.symbolizer = symbolizer,
+				.names = names == symbolizer ? NULL : names,
+				.how = options ?: &usual,
+				.cells = &profile->cells};
+	const double min_weight = tree_min_weight(&profile->selected, adding.how->min_share);
 
-	if (adding.outer)
+	if (adding.how->cells)
+		adding.cells = adding.how->cells;
+	if (adding.how->outer)
 		return add_by_thread(&adding);
 	if (min_weight > 0)
 		return add_heavy(&adding, min_weight);
-	return adding.reverse ? add_reverse(&adding) : add_forward(&adding);
+	return adding.how->reverse ? add_reverse(&adding) : add_forward(&adding);
 }

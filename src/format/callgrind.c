@@ -9,16 +9,14 @@
  * only pairs of functions.
  */
 
-#include "format/format.h"
+#include "format/tables.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/array.h"
 #include "base/intern.h"
-#include "format/tables.h"
 
 /*
  * A call in a line of its caller, or a leaf there: of several that are alike one stays. They stand

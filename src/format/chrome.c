@@ -10,14 +10,12 @@
  * that has samples alone.
  */
 
-#include "format/format.h"
+#include "format/tables.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/array.h"
-#include "format/tables.h"
 
 /* The number of the frame for the time that no sample stands for. */
 #define NO_SAMPLE 0

@@ -5,7 +5,6 @@
 /* The parts of the Firefox Profiler's format: its tables (firefox.c), and its threads (firefox_tracks.c). */
 
 #include "base/intern.h"
-#include "format/format.h"
 #include "format/tables.h"
 
 /* The name of markers, and of what says how they are shown. */

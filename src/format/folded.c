@@ -11,16 +11,14 @@
  * all that one function calls, is at most one sample off.
  */
 
-#include "format/format.h"
+#include "format/tables.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/owned.h"
-#include "format/tables.h"
 
 /* Of a node that no line of the part that is written goes through. */
 #define NOT_HERE UINT32_MAX

@@ -13,7 +13,6 @@
 #include "base/array.h"
 #include "base/intern.h"
 #include "base/owned.h"
-#include "format/format.h"
 #include "format/tables.h"
 #include "import/protobuf.h"
 
@@ -109,12 +108,6 @@ static void add_entry(struct otlp *o, unsigned table)
 	protobuf_message(&o->fields, table, &o->entry);
 	protobuf_clear(&o->entry);
 	add_fields(o, &o->dictionary);
-}
-
-static void add_zero_values(struct otlp *o)
-{
-	for (unsigned table = DICTIONARY_MAPPING; table <= DICTIONARY_STACK; table++)
-		add_entry(o, table);
 }
 
 /* The number of a text that belongs to the symbolizer. */
@@ -271,7 +264,7 @@ static uint32_t same_slot(const struct location_table *table, uint32_t i, uint32
 /* So many entries ahead memory is asked for: most of the table is in no cache. */
 #define AHEAD 16u
 
-/* Finds them by a table of the first ones, by their code: two thirds full at most. */
+/* Makes the arrays, and fills `same` by a table of the first ones, by their code: two thirds full at most. */
 static struct error *find_same_locations(struct otlp *o)
 {
 	const uint32_t n = o->table->n;
@@ -283,7 +276,8 @@ static struct error *find_same_locations(struct otlp *o)
 	slots = array_zeros(room, sizeof(*slots));
 	o->same = malloc((n + (size_t)1) * sizeof(*o->same));
 	o->locations = malloc((n + (size_t)1) * sizeof(*o->locations));
-	if (!slots || !o->same || !o->locations)
+	o->stacks = array_resize(NULL, o->job->profile->cells.n, sizeof(*o->stacks));
+	if (!slots || !o->same || !o->locations || !o->stacks)
 		return error_no_memory();
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t slot = same_slot(o->table, i, room);
@@ -500,7 +494,9 @@ static void make(struct otlp *o, FILE *dictionary)
 	memset(o->locations, 0, o->table->n * sizeof(*o->locations));
 	memset(o->stacks, 0, o->job->profile->cells.n * sizeof(*o->stacks));
 	stack_texts_clear(&o->texts);
-	add_zero_values(o);
+	/* Entry 0 of each table. */
+	for (unsigned table = DICTIONARY_MAPPING; table <= DICTIONARY_STACK; table++)
+		add_entry(o, table);
 	add_mappings(o);
 	add_functions(o);
 	put_profile(o);
@@ -558,10 +554,6 @@ static struct error *write_otlp(const struct format_job *job, FILE *out)
 		err = location_table_new(job, &o.table);
 	if (!err)
 		err = find_same_locations(&o);
-	if (!err) {
-		o.stacks = array_resize(NULL, job->profile->cells.n, sizeof(*o.stacks));
-		err = o.stacks ? NULL : error_no_memory();
-	}
 	if (!err) {
 		make(&o, NULL);
 		write_request(&o, out);

@@ -11,13 +11,14 @@
  * linux/perf_event.h.
  */
 
-#include "format/format.h"
+#include "format/tables.h"
 
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/tables.h"
+#include "base/array.h"
+#include "base/intern.h"
 #include "symbol/names/display_name.h"
 
 #define MAGIC	    "PERFILE2"
@@ -97,10 +98,18 @@ struct build_id_record {
 	uint8_t build_id[24];
 };
 
+/* Threads, as perf, which goes by their IDs, knows them up to a sample. */
+struct told {
+	struct ids *pids, *tids; /* numbers of those that were told */
+	bool *threads;		 /* [n_threads + 1]: its ID has its name now */
+	uint32_t *of_tid;	 /* by the ID's number: the thread that has its name now */
+	size_t of_tid_room;
+};
+
 struct perf_data {
 	const struct format_job *job;
 	struct location_table *table;
-	struct told_threads told;
+	struct told told;
 	uint64_t told_size; /* bytes of all records that tell of threads */
 	bool counting;
 	uint32_t pid;
@@ -108,11 +117,6 @@ struct perf_data {
 	bool any;
 	FILE *out;
 };
-
-static size_t round_up(size_t size)
-{
-	return (size + 7) & ~(size_t)7;
-}
 
 /*
  * Some names mean no file to perf, which would then look into one of the host's:
@@ -130,29 +134,19 @@ static const char *prefix_of(const char *path)
 	return "";
 }
 
-/* An image's file name, with zeros behind it; returns the bytes to write. */
-static size_t name_of(const struct location_image *image, char name[NAME_SIZE])
+/* Writes an image's file name and zeros behind it, up to a multiple of 8 bytes; returns how many. NULL: only counts. */
+static size_t put_name(const struct location_image *image, FILE *out)
 {
 	const char *path = image->path;
+	char name[NAME_SIZE] = "";
+	size_t len;
 
-	memset(name, 0, NAME_SIZE);
-	snprintf(name, NAME_SIZE, "%s%.*s", prefix_of(path), (int)sanitize_cut(path, NAME_SIZE - 3),
-		 path);
-	return round_up(strlen(name) + 1);
-}
-
-static size_t name_room(const struct location_image *image)
-{
-	char name[NAME_SIZE];
-
-	return name_of(image, name);
-}
-
-static void put_name(const struct location_image *image, FILE *out)
-{
-	char name[NAME_SIZE];
-
-	fwrite(name, 1, name_of(image, name), out);
+	snprintf(name, sizeof(name), "%s%.*s", prefix_of(path),
+		 (int)sanitize_cut(path, NAME_SIZE - 3), path);
+	len = (strlen(name) + 8) & ~(size_t)7;
+	if (out)
+		fwrite(name, 1, len, out);
+	return len;
 }
 
 static size_t chain_of(const struct perf_data *d, uint32_t stack)
@@ -170,7 +164,7 @@ static size_t sample_size(const struct perf_data *d, uint32_t stack)
 
 static size_t mmap_size(const struct location_image *image)
 {
-	return sizeof(struct mmap_record) + name_room(image) + sizeof(struct sample_id);
+	return sizeof(struct mmap_record) + put_name(image, NULL) + sizeof(struct sample_id);
 }
 
 static void put_comm(const struct perf_data *d, const char *name, size_t len,
@@ -229,17 +223,54 @@ static const struct recorded_thread *thread_of(const struct perf_data *d,
 		       : NULL;
 }
 
+/* Nobody was told yet; end_telling is due, also after an error. */
+static struct error *begin_telling(struct perf_data *d)
+{
+	d->told.threads = calloc(d->job->profile->n_threads + 1, sizeof(*d->told.threads));
+	if (!d->told.threads)
+		return error_no_memory();
+	TRY(ids_new(&d->told.pids));
+	return ids_new(&d->told.tids);
+}
+
+static void end_telling(struct perf_data *d)
+{
+	ids_free(d->told.pids);
+	ids_free(d->told.tids);
+	free(d->told.threads);
+	free(d->told.of_tid);
+	d->told = (struct told){0};
+}
+
+/* The thread of this number is told now: another of the same ID no longer is. *first: of its process. */
+static struct error *note_told(struct told *told, const struct recorded_thread *thread,
+			       uint32_t number, bool *first)
+{
+	uint32_t id;
+	bool added;
+
+	TRY(ids_get(told->pids, thread->pid, 0, &id, first));
+	TRY(ids_get(told->tids, thread->pid, thread->tid, &id, &added));
+	TRY(ARRAY_RESERVE(&told->of_tid, &told->of_tid_room, id + (size_t)1));
+	/* Idle threads all have number 0, and nobody tells them apart by it. */
+	if (!added && thread->tid)
+		told->threads[told->of_tid[id]] = false;
+	told->of_tid[id] = number;
+	told->threads[number] = true;
+	return NULL;
+}
+
 /* Adds a record of a name, or counts its bytes alone. */
 static struct error *tell_name(struct perf_data *d, const char *text, struct sample_id id)
 {
-	const char *name = NULL;
-	struct error *err = symbolizer_intern(d->job->symbolizer, *text ? text : "?", &name);
+	const char *name;
 
+	TRY(symbolizer_intern(d->job->symbolizer, *text ? text : "?", &name));
 	/* Idle threads all have number 0: "swapper/0", "swapper/1" are called by what they share. */
-	if (!err && !d->counting)
+	if (!d->counting)
 		put_comm(d, name, id.tid ? strlen(name) : strcspn(name, "/"), &id);
 	d->told_size += sizeof(struct comm_record);
-	return err;
+	return NULL;
 }
 
 /* ... of all that must stand before a sample of a thread. */
@@ -252,7 +283,7 @@ static struct error *tell_thread(void *ctx, const struct sample *sample)
 
 	if (!thread || d->told.threads[sample->thread])
 		return NULL;
-	TRY(told_threads_add(&d->told, thread, sample->thread, &fork));
+	TRY(note_told(&d->told, thread, sample->thread, &fork));
 	id.pid = id.tid = thread->pid;
 	if (fork) {
 		if (!d->counting)
@@ -272,12 +303,12 @@ static struct error *count_threads(struct perf_data *d)
 
 	if (!d->job->profile->n_threads)
 		return NULL;
-	err = told_threads_start(&d->told, d->job);
+	err = begin_telling(d);
 	d->counting = true;
 	if (!err)
 		err = samples_read(d->job, tell_thread, d);
 	d->counting = false;
-	told_threads_end(&d->told);
+	end_telling(d);
 	return err;
 }
 
@@ -443,7 +474,7 @@ static uint64_t put_build_ids(const struct perf_data *d, bool count)
 		const struct location_image *image = &d->table->images[i];
 		struct build_id_record record = {.header = {0, PERF_RECORD_MISC_USER,
 							    (uint16_t)(sizeof(record) +
-								       name_room(image))},
+								       put_name(image, NULL))},
 						 .pid = (int32_t)d->pid};
 
 		if (!read_build_id(image->build_id, id))
@@ -532,7 +563,7 @@ static struct error *put_all(struct perf_data *d)
 	TRY(location_table_new(d->job, &d->table));
 	TRY(count_threads(d));
 	TRY(format_guest_name(d->job, &name));
-	TRY(told_threads_start(&d->told, d->job));
+	TRY(begin_telling(d));
 	size = data_size(d);
 	put_header(d, size);
 	for (uint32_t i = 0; i < d->job->profile->info.vcpus; i++)
@@ -554,7 +585,7 @@ static struct error *write_perf_data(const struct format_job *job, FILE *out)
 		return error_new(ERR_USAGE, "perf.data holds addresses, but this profile has only "
 					    "names; --format=perf-script holds names");
 	err = put_all(&d);
-	told_threads_end(&d.told);
+	end_telling(&d);
 	location_table_free(d.table);
 	return err;
 }

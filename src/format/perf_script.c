@@ -7,13 +7,11 @@
  * and a vCPU a thread of it.
  */
 
-#include "format/format.h"
+#include "format/tables.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "format/tables.h"
 
 struct perf_script {
 	const struct format_job *job;
@@ -125,6 +123,29 @@ static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
 	struct perf_script *s = ctx;
 
 	return format_lines_get(&s->lines, s->table->frames->of_node[node], scratch, out);
+}
+
+/* As format_lines_ahead, for what is known of a frame by its number in the symbolizer. */
+static void location_ahead(const struct location_table *table, uint32_t frame, unsigned step)
+{
+	const struct location_answer *answer;
+
+	if (step == 0) {
+		symbolizer_answer_ahead(table->symbolizer, frame);
+		__builtin_prefetch(&table->of_frame[frame]);
+		return;
+	}
+	answer = &table->answers[symbolizer_answer(table->symbolizer, frame)];
+	if (step == 1) {
+		__builtin_prefetch(&table->frames->node[frame]);
+		__builtin_prefetch(&table->at[table->of_frame[frame]]);
+		__builtin_prefetch(answer);
+	} else if (step == 2) {
+		__builtin_prefetch(stacks_node(table->profile->stacks, table->frames->node[frame]));
+		__builtin_prefetch(&table->places[answer->places]);
+	} else if (step == 3) {
+		__builtin_prefetch(&table->functions[table->places[answer->places].function]);
+	}
 }
 
 static void fetch_ahead(void *ctx, uint32_t node, unsigned step)

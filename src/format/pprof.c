@@ -12,7 +12,6 @@
 
 #include "base/array.h"
 #include "base/intern.h"
-#include "format/format.h"
 #include "format/tables.h"
 #include "import/protobuf.h"
 

@@ -9,7 +9,7 @@
  * importer reads, is in "uniprof".
  */
 
-#include "format/format.h"
+#include "format/tables.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +17,6 @@
 #include "analysis/grouped_tree.h"
 #include "base/array.h"
 #include "base/owned.h"
-#include "format/tables.h"
 
 #define SCHEMA "https://www.speedscope.app/file-format-schema.json"
 

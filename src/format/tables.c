@@ -6,7 +6,6 @@
 
 #include "base/array.h"
 #include "base/intern.h"
-#include "format/format.h"
 #include "import/import.h"
 #include "symbol/images/code.h"
 
@@ -108,28 +107,6 @@ uint64_t location_from_start(const struct location_table *table, uint32_t entry)
 	return answer->resolved ? node_of(table, entry)->addr - answer->start : 0;
 }
 
-void location_ahead(const struct location_table *table, uint32_t frame, unsigned step)
-{
-	const struct location_answer *answer;
-
-	if (step == 0) {
-		symbolizer_answer_ahead(table->symbolizer, frame);
-		__builtin_prefetch(&table->of_frame[frame]);
-		return;
-	}
-	answer = &table->answers[symbolizer_answer(table->symbolizer, frame)];
-	if (step == 1) {
-		__builtin_prefetch(&table->frames->node[frame]);
-		__builtin_prefetch(&table->at[table->of_frame[frame]]);
-		__builtin_prefetch(answer);
-	} else if (step == 2) {
-		__builtin_prefetch(stacks_node(table->profile->stacks, table->frames->node[frame]));
-		__builtin_prefetch(&table->places[answer->places]);
-	} else if (step == 3) {
-		__builtin_prefetch(&table->functions[table->places[answer->places].function]);
-	}
-}
-
 static struct error *add_entry(struct building *b, uint32_t frame)
 {
 	struct location_table *p = b->table;
@@ -186,6 +163,8 @@ static struct error *add_images(struct building *b)
 	const struct recorded_images *recorded = profile_images(b->job->profile);
 	struct location_table *p = b->table;
 
+	p->profile = b->job->profile;
+	p->symbolizer = b->job->symbolizer;
 	p->images = calloc(recorded->n + 1, sizeof(*p->images));
 	if (!p->images)
 		return error_no_memory();
@@ -212,13 +191,8 @@ static struct error *add_images(struct building *b)
 struct error *location_table_new(const struct format_job *job, struct location_table **out)
 {
 	struct building b = {.job = job, .table = calloc(1, sizeof(*b.table))};
-	struct error *err = b.table ? NULL : error_no_memory();
+	struct error *err = b.table ? ids_new(&b.function_ids) : error_no_memory();
 
-	if (!err) {
-		b.table->profile = job->profile;
-		b.table->symbolizer = job->symbolizer;
-		err = ids_new(&b.function_ids);
-	}
 	if (!err)
 		err = add_images(&b);
 	if (!err)

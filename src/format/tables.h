@@ -97,9 +97,6 @@ uint64_t location_code(const struct location_table *table, uint32_t entry);
 /* Of the frame from the start of the outer function; 0 if that is not known. */
 uint64_t location_from_start(const struct location_table *table, uint32_t entry);
 
-/* As format_lines_ahead, for what is known of a frame by its number in the symbolizer. */
-void location_ahead(const struct location_table *table, uint32_t frame, unsigned step);
-
 /* One of the selected samples of a recording, or several alike. */
 struct sample {
 	uint64_t time_ns;
@@ -204,7 +201,7 @@ struct track {
 	uint16_t vcpu;	 /* if the thread or its ID is not known */
 	size_t n;
 	/* Private: samples differ little from one another. The first of many are in a file. */
-	struct spill *spill;
+	struct spill *spill; /* that of all */
 	struct spilled {
 		uint64_t offset;
 		size_t len;
@@ -219,10 +216,16 @@ struct samples {
 	size_t n;
 	struct track *tracks; /* vCPUs first, then threads by their number */
 	size_t n_tracks;
-	struct spill *spill;
+	/* Private: samples for which there is no room in memory. */
+	struct spill {
+		FILE *file; /* the job's scratch file */
+		uint64_t len;
+		size_t in_memory; /* packed samples of all tracks, bytes */
+		struct error *err;
+	} spill;
 };
 
-/* More than 16 MiB of them are in the job's scratch file. */
+/* More than 16 MiB of them are in the job's scratch file. samples_free is due, also after an error. */
 struct error *samples_collect(const struct format_job *job, struct samples **out);
 
 /* The error, if some could not be read back: what was read of their tracks is not all. */
@@ -243,22 +246,6 @@ void track_start(const struct track *track, struct track_reader *reader);
 
 /* False at the end. */
 bool track_next(struct track_reader *reader);
-
-/* The threads of a job, as a reader that goes by their IDs knows them up to a sample. */
-struct told_threads {
-	struct ids *pids, *tids; /* numbers of those that were told */
-	bool *threads;		 /* [n_threads + 1]: its ID has its name now */
-	uint32_t *of_tid;	 /* by the ID's number: the thread that has its name now */
-	size_t of_tid_room;
-};
-
-/* Starts anew; told_threads_end even after an error. */
-struct error *told_threads_start(struct told_threads *told, const struct format_job *job);
-void told_threads_end(struct told_threads *told);
-
-/* The thread of this number is told now: another of the same ID no longer is. *first: of its process. */
-struct error *told_threads_add(struct told_threads *told, const struct recorded_thread *thread,
-			       uint32_t number, bool *first);
 
 /* vCPUs that follow one another, as JSON: "0,12,1,3" is twelve times vCPU 0, and three times 1. Starts as {0}. */
 struct vcpu_runs {

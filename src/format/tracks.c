@@ -2,7 +2,7 @@
 
 /*
  * The samples of a recording by their tracks, for formats with a column of each of their members:
- * packed, and in a file where they are many. Threads that formats have told of.
+ * packed, and in a file where they are many.
  */
 
 #include "format/tables.h"
@@ -73,15 +73,8 @@ static struct error *pack(struct track *track, const struct sample *sample)
 	return NULL;
 }
 
-/* Packed samples for which there is no room in memory. */
+/* Bytes of packed samples that are in memory at most, if there is a file. */
 #define IN_MEMORY (16u << 20)
-
-struct spill {
-	FILE *file; /* the job's scratch file */
-	uint64_t len;
-	size_t in_memory; /* packed samples of all tracks, bytes */
-	struct error *err;
-};
 
 FILE *format_scratch(void)
 {
@@ -122,7 +115,7 @@ static struct error *spill_write(struct spill *spill, const struct bytes *bytes)
 /* Moves the samples of all tracks to the file. */
 static struct error *spill_all(struct samples *samples)
 {
-	struct spill *spill = samples->spill;
+	struct spill *spill = &samples->spill;
 
 	spill->in_memory = 0;
 	/* Without such a file all are kept in memory. */
@@ -236,7 +229,7 @@ static struct error *collect(void *ctx, const struct sample *sample)
 {
 	struct collecting *c = ctx;
 	struct samples *samples = c->samples;
-	const struct track track = track_of(c->job, sample, samples->spill);
+	const struct track track = track_of(c->job, sample, &samples->spill);
 	size_t before;
 	uint32_t id;
 	bool added;
@@ -249,8 +242,8 @@ static struct error *collect(void *ctx, const struct sample *sample)
 	before = samples->tracks[id].packed.len;
 	TRY(pack(&samples->tracks[id], sample));
 	samples->n++;
-	samples->spill->in_memory += samples->tracks[id].packed.len - before;
-	return samples->spill->in_memory > IN_MEMORY ? spill_all(samples) : NULL;
+	samples->spill.in_memory += samples->tracks[id].packed.len - before;
+	return samples->spill.in_memory > IN_MEMORY ? spill_all(samples) : NULL;
 }
 
 static int by_thread(const void *left, const void *right)
@@ -260,40 +253,20 @@ static int by_thread(const void *left, const void *right)
 	return COMPARE(a->thread, b->thread) ?: COMPARE(a->vcpu, b->vcpu);
 }
 
-static struct error *samples_new(FILE *scratch, struct samples **out)
-{
-	struct samples *samples = calloc(1, sizeof(*samples));
-
-	if (samples)
-		samples->spill = calloc(1, sizeof(*samples->spill));
-	if (!samples || !samples->spill) {
-		free(samples);
-		return error_no_memory();
-	}
-	samples->spill->file = scratch;
-	*out = samples;
-	return NULL;
-}
-
 struct error *samples_collect(const struct format_job *job, struct samples **out)
 {
-	struct collecting c = {.job = job};
-	struct error *err = samples_new(job->scratch, &c.samples);
+	struct samples *samples = *out = calloc(1, sizeof(*samples));
+	struct collecting c = {.job = job, .samples = samples};
+	struct error *err = samples ? ids_new(&c.ids) : error_no_memory();
 
-	if (!err)
-		err = ids_new(&c.ids);
-	if (!err)
-		err = samples_read(job, collect, &c);
-	ids_free(c.ids);
-	if (err) {
-		error_free(samples_free(c.samples));
+	if (err)
 		return err;
-	}
-	if (c.samples->n)
-		qsort(c.samples->tracks, c.samples->n_tracks, sizeof(*c.samples->tracks),
-		      by_thread);
-	*out = c.samples;
-	return NULL;
+	samples->spill.file = job->scratch;
+	err = samples_read(job, collect, &c);
+	ids_free(c.ids);
+	if (samples->n)
+		qsort(samples->tracks, samples->n_tracks, sizeof(*samples->tracks), by_thread);
+	return err;
 }
 
 struct error *samples_free(struct samples *samples)
@@ -306,45 +279,8 @@ struct error *samples_free(struct samples *samples)
 		bytes_free(&samples->tracks[i].packed);
 		free(samples->tracks[i].blocks);
 	}
-	err = samples->spill->err;
-	free(samples->spill);
+	err = samples->spill.err;
 	free(samples->tracks);
 	free(samples);
 	return err;
-}
-
-struct error *told_threads_start(struct told_threads *told, const struct format_job *job)
-{
-	*told = (struct told_threads){
-		.threads = calloc(job->profile->n_threads + 1, sizeof(*told->threads))};
-	if (!told->threads)
-		return error_no_memory();
-	TRY(ids_new(&told->pids));
-	return ids_new(&told->tids);
-}
-
-void told_threads_end(struct told_threads *told)
-{
-	ids_free(told->pids);
-	ids_free(told->tids);
-	free(told->threads);
-	free(told->of_tid);
-	*told = (struct told_threads){0};
-}
-
-struct error *told_threads_add(struct told_threads *told, const struct recorded_thread *thread,
-			       uint32_t number, bool *first)
-{
-	uint32_t id;
-	bool added;
-
-	TRY(ids_get(told->pids, thread->pid, 0, &id, first));
-	TRY(ids_get(told->tids, thread->pid, thread->tid, &id, &added));
-	TRY(ARRAY_RESERVE(&told->of_tid, &told->of_tid_room, id + (size_t)1));
-	/* Idle threads all have number 0, and nobody tells them apart by it. */
-	if (!added && thread->tid)
-		told->threads[told->of_tid[id]] = false;
-	told->of_tid[id] = number;
-	told->threads[number] = true;
-	return NULL;
 }
