@@ -261,27 +261,20 @@ static int by_change(const void *left, const void *right, void *ctx)
 struct error *diff_new(const struct diff_side *before, const struct diff_side *after,
 		       enum diff_order order, struct diff **out)
 {
-	struct diff *diff = calloc(1, sizeof(*diff));
-	struct error *err;
+	struct diff *diff = *out = calloc(1, sizeof(*diff));
 
-	if (diff)
-		diff->rows = calloc(before->flat->n + after->flat->n + 1, sizeof(*diff->rows));
-	if (!diff || !diff->rows) {
-		diff_free(diff);
+	if (!diff)
 		return error_no_memory();
-	}
+	diff->rows = calloc(before->flat->n + after->flat->n + 1, sizeof(*diff->rows));
+	if (!diff->rows)
+		return error_no_memory();
 	diff->draws[0] = profile_draws(before->profile);
 	diff->draws[1] = profile_draws(after->profile);
 	add_rows(diff, before->flat, 0);
 	add_rows(diff, after->flat, 1);
 	join(diff);
-	err = judge_rows(diff, before->profile, after->profile);
-	if (err) {
-		diff_free(diff);
-		return err;
-	}
+	TRY(judge_rows(diff, before->profile, after->profile));
 	qsort_r(diff->rows, diff->n, sizeof(*diff->rows), by_change, &order);
-	*out = diff;
 	return NULL;
 }
 

@@ -89,7 +89,7 @@ struct diff_side {
 
 /*
  * Everything in `before` and `after` must outlive the result. All changes, of
- * self and total, are judged together (differences_mark).
+ * self and total, are judged together (differences_mark). diff_free is due, also after an error.
  */
 
 struct error *diff_new(const struct diff_side *before, const struct diff_side *after,

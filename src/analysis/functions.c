@@ -34,14 +34,8 @@ static void sort_rows(struct flat *flat, void *total)
 
 struct error *flat_begin(struct flat **out)
 {
-	struct flat *flat = calloc(1, sizeof(*flat));
-	struct error *err = flat ? ids_new(&flat->ids) : error_no_memory();
-
-	if (err)
-		flat_free(flat);
-	else
-		*out = flat;
-	return err;
+	*out = calloc(1, sizeof(**out));
+	return *out ? ids_new(&(*out)->ids) : error_no_memory();
 }
 
 static struct error *row_of(struct flat *flat, const char *name, bool unresolved, uint32_t *row)

@@ -30,7 +30,7 @@ struct flat {
 /*
  * Rows of the selected samples, without a tree; `options` as for tree_add, of which cells and
  * naming count. Rows point to names as nodes would. Profiles can be added to one another;
- * flat_sort is due afterwards.
+ * flat_sort is due afterwards, and flat_free also after an error.
  */
 struct error *flat_begin(struct flat **out);
 struct error *flat_add(struct flat *flat, const struct profile *profile,

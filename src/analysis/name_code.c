@@ -195,19 +195,13 @@ struct name_codes {
 
 struct error *name_codes_new(struct name_codes **out)
 {
-	struct name_codes *codes = calloc(1, sizeof(*codes));
-	struct error *err = codes ? pool_new(&codes->texts) : error_no_memory();
+	struct name_codes *codes = *out = calloc(1, sizeof(*codes));
 
-	if (!err)
-		err = ids_new(&codes->ids);
-	if (!err)
-		err = ids_new(&codes->image_ids);
-	if (err) {
-		name_codes_free(codes);
-		return err;
-	}
-	*out = codes;
-	return NULL;
+	if (!codes)
+		return error_no_memory();
+	TRY(pool_new(&codes->texts));
+	TRY(ids_new(&codes->ids));
+	return ids_new(&codes->image_ids);
 }
 
 void name_codes_free(struct name_codes *codes)
@@ -242,9 +236,9 @@ static struct error *number_text(struct name_codes *codes, struct ids *ids, cons
 /* Images of the same file name are one. */
 static struct error *number_image(struct name_codes *codes, const char *path, uint32_t *number)
 {
-	const char *slash = strrchr(path, '/'), *name;
+	const char *name;
 
-	TRY(number_text(codes, codes->image_ids, slash ? slash + 1 : path, &name, number));
+	TRY(number_text(codes, codes->image_ids, basename(path), &name, number));
 	TRY(ARRAY_RESERVE(&codes->images, &codes->images_room, *number + (size_t)1));
 	codes->images[(*number)++] = name;
 	return NULL;

@@ -37,6 +37,7 @@ const char *name_package(const char *name, size_t *len);
 /* The code of all names in some profiles. A name that is in several images has the first one that was met. */
 struct name_codes;
 
+/* name_codes_free is due, also after an error. */
 struct error *name_codes_new(struct name_codes **out);
 void name_codes_free(struct name_codes *codes);
 struct error *name_codes_add(struct name_codes *codes, const struct profile *profile,

@@ -298,23 +298,18 @@ struct tree_picker {
 struct error *tree_picker_new(const struct profile *profile, struct symbolizer *symbolizer,
 			      uint32_t max_levels, struct tree_picker **out)
 {
-	struct tree_picker *picker = calloc(1, sizeof(*picker));
-	struct error *err =
-		picker ? ARRAY_RESERVE(&picker->at, &picker->room, 1) : error_no_memory();
+	struct tree_picker *picker = *out = calloc(1, sizeof(*picker));
 
-	if (!err) {
-		picker->index = array_zeros(stacks_count(profile->stacks), sizeof(*picker->index));
-		err = picker->index ? NULL : error_no_memory();
-	}
-	if (err) {
-		tree_picker_free(picker);
-		return err;
-	}
+	if (!picker)
+		return error_no_memory();
+	picker->index = array_zeros(stacks_count(profile->stacks), sizeof(*picker->index));
+	if (!picker->index)
+		return error_no_memory();
+	TRY(ARRAY_RESERVE(&picker->at, &picker->room, 1));
 	picker->profile = profile;
 	picker->symbolizer = symbolizer;
 	picker->max_levels = max_levels;
 	picker->at[picker->n++] = (struct picked){.id = STACK_ROOT};
-	*out = picker;
 	return NULL;
 }
 

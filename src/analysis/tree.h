@@ -115,7 +115,10 @@ struct error *tree_build(const struct profile *profile, struct symbolizer *symbo
  */
 struct tree_picker;
 
-/* Paths end behind so many functions. All of the profile's frames should have been named. */
+/*
+ * Paths end behind so many functions. All of the profile's frames should have been named.
+ * tree_picker_free is due, also after an error.
+ */
 struct error *tree_picker_new(const struct profile *profile, struct symbolizer *symbolizer,
 			      uint32_t max_levels, struct tree_picker **out);
 void tree_picker_free(struct tree_picker *picker);

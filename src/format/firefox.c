@@ -435,8 +435,7 @@ static void put_libs(const struct firefox *f)
 	fputs("\"libs\":[", f->out);
 	for (uint32_t i = 0; i < f->table->n_images; i++) {
 		const struct location_image *image = &f->table->images[i];
-		const char *slash = strrchr(image->path, '/');
-		const char *name = slash ? slash + 1 : image->path;
+		const char *name = basename(image->path);
 
 		format_json_field(i ? ",\n{\"arch\":\"\",\"name\":" : "{\"arch\":\"\",\"name\":",
 				  name, f->out);

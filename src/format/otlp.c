@@ -353,24 +353,20 @@ static void add_attributes(struct otlp *o, const struct sample_group *group, str
 }
 
 /* Makes a list of attributes in o->packed; they are found once for all samples of their kind. */
-static void pack_attributes(struct otlp *o, const struct sample_group *group)
+static struct error *pack_attributes(struct otlp *o, const struct sample_group *group)
 {
 	const uint64_t state = (uint64_t)group->vcpu << 8 | group->state;
 	uint32_t id = 0;
 	bool added = false;
-	struct error *err = ids_get(o->kinds, group->thread, state, &id, &added);
 
-	if (!err)
-		err = ARRAY_RESERVE(&o->kind, &o->kinds_room, id + (size_t)1);
-	if (err) {
-		fail(o, err);
-		return;
-	}
+	TRY(ids_get(o->kinds, group->thread, state, &id, &added));
+	TRY(ARRAY_RESERVE(&o->kind, &o->kinds_room, id + (size_t)1));
 	if (added)
 		add_attributes(o, group, &o->kind[id]);
 	protobuf_clear(&o->packed);
 	for (unsigned i = 0; i < o->kind[id].n; i++)
 		protobuf_element(&o->packed, o->kind[id].attributes[i]);
+	return NULL;
 }
 
 static void put_sample(struct otlp *o, const struct sample_group *group)
@@ -378,7 +374,7 @@ static void put_sample(struct otlp *o, const struct sample_group *group)
 	const uint64_t stack = stack_of(o, group->stack);
 
 	if (!format_is_imported(o->job)) {
-		pack_attributes(o, group);
+		fail(o, pack_attributes(o, group));
 		protobuf_message(&o->entry, SAMPLE_ATTRIBUTES, &o->packed);
 	}
 	protobuf_number(&o->entry, SAMPLE_STACK, stack);

@@ -254,31 +254,26 @@ static void put_labels(struct pprof *p, const struct sample_group *group)
 }
 
 /* ... which are made once for all samples of their kind. */
-static void put_known_labels(struct pprof *p, const struct sample_group *group)
+static struct error *put_known_labels(struct pprof *p, const struct sample_group *group)
 {
 	const uint64_t state = (uint64_t)group->vcpu << 8 | group->state;
 	struct bytes *message = &p->message.bytes;
 	uint32_t kind = 0;
 	bool added = false;
-	struct error *err = ids_get(p->kinds, group->thread, state, &kind, &added);
 
-	if (!err)
-		err = ARRAY_RESERVE(&p->label_of, &p->labels_room, kind + (size_t)1);
-	if (!err && added) {
+	TRY(ids_get(p->kinds, group->thread, state, &kind, &added));
+	TRY(ARRAY_RESERVE(&p->label_of, &p->labels_room, kind + (size_t)1));
+	if (added) {
 		put_labels(p, group);
-		err = bytes_reserve(&p->labels, message->len);
-	} else if (!err) {
-		err = bytes_reserve(message, p->label_of[kind].len);
-	}
-	if (err) {
-		fail(p, err);
-	} else if (added) {
+		TRY(bytes_reserve(&p->labels, message->len));
 		p->label_of[kind].at = p->labels.len;
 		p->label_of[kind].len = message->len;
 		put_bytes(&p->labels, message->data, message->len);
-	} else {
-		put_bytes(message, p->labels.data + p->label_of[kind].at, p->label_of[kind].len);
+		return NULL;
 	}
+	TRY(bytes_reserve(message, p->label_of[kind].len));
+	put_bytes(message, p->labels.data + p->label_of[kind].at, p->label_of[kind].len);
+	return NULL;
 }
 
 static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
@@ -297,7 +292,7 @@ static void put_sample(struct pprof *p, const struct sample_group *group)
 {
 	struct format_text locations = {0};
 
-	put_known_labels(p, group);
+	fail(p, put_known_labels(p, group));
 	fail(p, stack_texts_get(&p->texts, group->stack, &locations));
 	protobuf_bytes(&p->message, PPROF_SAMPLE_LOCATION, locations.data, locations.len);
 	protobuf_clear(&p->packed);

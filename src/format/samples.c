@@ -525,11 +525,7 @@ struct error *samples_group(const struct format_job *job, struct sample_group **
 	ids_free(grouping.ids);
 	free(grouping.first);
 	free(grouping.others);
-	if (err) {
-		free(grouping.at);
-		return err;
-	}
 	*out = grouping.at;
 	*n = grouping.n;
-	return NULL;
+	return err;
 }

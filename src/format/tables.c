@@ -190,7 +190,7 @@ static struct error *add_images(struct building *b)
 
 struct error *location_table_new(const struct format_job *job, struct location_table **out)
 {
-	struct building b = {.job = job, .table = calloc(1, sizeof(*b.table))};
+	struct building b = {.job = job, .table = *out = calloc(1, sizeof(*b.table))};
 	struct error *err = b.table ? ids_new(&b.function_ids) : error_no_memory();
 
 	if (!err)
@@ -198,10 +198,6 @@ struct error *location_table_new(const struct format_job *job, struct location_t
 	if (!err)
 		err = add_entries(&b);
 	ids_free(b.function_ids);
-	if (err)
-		location_table_free(b.table);
-	else
-		*out = b.table;
 	return err;
 }
 

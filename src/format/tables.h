@@ -66,6 +66,7 @@ struct location_table {
 	bool *used;	    /* [stacks_count]: it is selected, or a caller of what is */
 };
 
+/* location_table_free is due, also after an error. */
 struct error *location_table_new(const struct format_job *job, struct location_table **out);
 void location_table_free(struct location_table *table);
 
@@ -266,7 +267,7 @@ struct sample_group {
 	uint8_t state;
 };
 
-/* In the order in which the first of each was taken; the caller frees *out. */
+/* In the order in which the first of each was taken; the caller frees *out, also after an error. */
 struct error *samples_group(const struct format_job *job, struct sample_group **out, uint32_t *n);
 
 #endif
