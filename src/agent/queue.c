@@ -162,7 +162,7 @@ static struct error *recover(int store, enum queue_state state, size_t *n)
 struct error *queue_recover(int store, size_t *again)
 {
 	size_t cut;
-	struct error *err = recover(store, QUEUE_SENDING, again);
 
-	return err ? err : recover(store, QUEUE_OPEN, &cut);
+	TRY(recover(store, QUEUE_SENDING, again));
+	return recover(store, QUEUE_OPEN, &cut);
 }

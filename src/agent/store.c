@@ -435,12 +435,11 @@ static struct error *find_guest(const char *store, const char *name, struct stor
 {
 	const char *colon = strchr(name, ':');
 	char guest[STORE_GUEST_MAX];
-	struct error *err;
 
 	store_guest("", name, "", guest);
-	err = store_list(store, guest, out);
-	if (err || out->n || !colon || !colon[1])
-		return err;
+	TRY(store_list(store, guest, out));
+	if (out->n || !colon || !colon[1])
+		return NULL;
 	store_segments_free(out);
 	store_guest("", colon + 1, "", guest);
 	return store_list(store, guest, out);

@@ -465,10 +465,8 @@ struct error *annotation_around(struct annotation_options *options, uint64_t add
 {
 	const struct location *at;
 	size_t n;
-	struct error *err = symbolizer_locate(options->symbolizer, address, FRAME_PC, &at, &n);
 
-	if (err)
-		return err;
+	TRY(symbolizer_locate(options->symbolizer, address, FRAME_PC, &at, &n));
 	if (at[n - 1].resolved) {
 		*name = at[n - 1].function;
 		options->names = name;

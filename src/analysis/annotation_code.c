@@ -44,13 +44,10 @@ void code_part_lacks(struct code_part *part, const char *format, ...)
 
 struct error *code_part_add_row(struct code_part *part, const struct code_line *line)
 {
-	struct error *err = ARRAY_RESERVE(&part->row, &part->room, part->n + 1);
-
-	if (!err)
-		part->row[part->n++] = (struct code_row){.line = *line,
-							 .addr = line->va + part->slide,
-							 .kind = FRAME_PC};
-	return err;
+	TRY(ARRAY_RESERVE(&part->row, &part->room, part->n + 1));
+	part->row[part->n++] =
+		(struct code_row){.line = *line, .addr = line->va + part->slide, .kind = FRAME_PC};
+	return NULL;
 }
 
 /* Loads the file unless it is there already; *file is NULL if it cannot be used, and the part says why. */

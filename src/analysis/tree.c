@@ -327,15 +327,12 @@ void tree_picker_free(struct tree_picker *picker)
 struct error *tree_picker_add(struct tree_picker *picker, uint32_t stack, uint64_t weight)
 {
 	const struct stacks *stacks = picker->profile->stacks;
-	struct error *err;
 	uint32_t n = 0, i;
 
 	for (uint32_t id = stack; id != STACK_ROOT && !picker->index[id];
 	     id = stacks_node(stacks, id)->parent)
 		n++;
-	err = ARRAY_RESERVE(&picker->at, &picker->room, picker->n + n);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&picker->at, &picker->room, picker->n + n));
 	i = (uint32_t)picker->n + n;
 	for (uint32_t id = stack; i > picker->n; id = stacks_node(stacks, id)->parent) {
 		picker->index[id] = --i;
@@ -364,12 +361,9 @@ static void sum_picked(struct tree_picker *picker)
 static struct error *add_step(struct steps *steps, const struct location *functions, uint32_t at,
 			      uint32_t left)
 {
-	struct error *err = ARRAY_RESERVE(&steps->step, &steps->room, steps->n + 1);
-
-	if (!err)
-		steps->step[steps->n++] =
-			(struct step){functions[left].function, functions, at, left};
-	return err;
+	TRY(ARRAY_RESERVE(&steps->step, &steps->room, steps->n + 1));
+	steps->step[steps->n++] = (struct step){functions[left].function, functions, at, left};
+	return NULL;
 }
 
 /* Finds what may come behind the functions that were reached. */

@@ -104,11 +104,11 @@ static inline struct error *array_reserve(void *array, size_t *room, size_t need
 static inline struct error *array_reserve_zero(void *array, size_t *room, size_t need, size_t size)
 {
 	const size_t before = *room;
-	struct error *err = array_reserve(array, room, need, size);
 	char *elements;
 
-	if (err || *room == before)
-		return err;
+	TRY(array_reserve(array, room, need, size));
+	if (*room == before)
+		return NULL;
 	memcpy(&elements, array, sizeof(elements));
 	memset(elements + before * size, 0, (*room - before) * size);
 	return NULL;

@@ -307,13 +307,12 @@ static int open_beside(const char *path, const struct wanted *wanted)
 
 struct error *debug_file_preopen_beside(const char *path)
 {
-	struct error *err = NULL;
 	char name[2 * PATH_MAX];
 
-	for (unsigned i = 0; !err && name_beside(path, i, name, sizeof(name)); i++)
+	for (unsigned i = 0; name_beside(path, i, name, sizeof(name)); i++)
 		if (is_regular_file(name))
-			err = preopen_input(name);
-	return err;
+			TRY(preopen_input(name));
+	return NULL;
 }
 
 struct error *debug_file_preopen(const char *dir)

@@ -135,13 +135,10 @@ static int open_bounded(const char *path)
 static struct error *keep(const char *path, int flags)
 {
 	struct opened *one = NULL;
-	struct error *err;
 
 	if (!path || !*path || !strcmp(path, "-"))
 		return NULL;
-	err = add(path, &one);
-	if (err)
-		return err;
+	TRY(add(path, &one));
 	one->fd = -1;
 	one->write = (flags & O_ACCMODE) != O_RDONLY;
 	one->fd = one->write	       ? open_output_file(path, flags, &one->st)

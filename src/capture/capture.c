@@ -183,14 +183,11 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 				  .max_frames = capture->max_frames,
 				  .method = capture->method};
 	struct unwind_result out;
-	struct error *err;
 
 	unwind_stack(&in, capture->frames, &out);
 	stack_depth_adapt(&capture->depths[i], vcpu, capture->sample->stack_cap, &out);
 	*deeper |= vcpu->request.again;
-	err = capture->replace ? capture->replace(capture, vcpu, &out) : NULL;
-	if (err)
-		return err;
+	TRY(capture->replace ? capture->replace(capture, vcpu, &out) : NULL);
 	return capture->host ? keep_host(capture, i, &out, entry)
 			     : capture_keep(capture, &out, entry);
 }

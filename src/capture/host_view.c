@@ -194,11 +194,10 @@ static struct error *exits_stack(const struct keeping_exits *keeping,
 	struct frame frames[2] = {{.addr = exits->address, .kind = FRAME_PC}};
 	size_t n = exits->caused;
 	bool whole;
-	struct error *err = any ? stand_in(keeping->stand_ins, "[programs]", "", &frames[0]) : NULL;
 
-	if (!err)
-		err = stand_in(keeping->stand_ins, exits->reason, "", &frames[n++]);
-	return err ? err : stacks_intern(keeping->stacks, frames, n, stack, &whole);
+	TRY(any ? stand_in(keeping->stand_ins, "[programs]", "", &frames[0]) : NULL);
+	TRY(stand_in(keeping->stand_ins, exits->reason, "", &frames[n++]));
+	return stacks_intern(keeping->stacks, frames, n, stack, &whole);
 }
 
 static void keep_exits(void *ctx, const struct vcpu_exits *exits)

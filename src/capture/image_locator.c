@@ -186,7 +186,6 @@ static struct error *found(const struct vcpu_view *view, size_t i, uint64_t slid
 	struct image_locator *locator = view->locator;
 	const struct image_file *file = images_file(locator->images, i);
 	const struct elf_code *code = file->code;
-	struct error *err;
 
 	if (locator->progress[i].provisional)
 		images_unmap(locator->images, i);
@@ -196,11 +195,10 @@ static struct error *found(const struct vcpu_view *view, size_t i, uint64_t slid
 				  "%s is at 0x%" PRIx64 " in the guest%s, as its code shows",
 				  file->path, code->start + slide,
 				  slide ? ", not where it was linked" : "");
-	err = images_map(locator->images, i, slide, true);
-	if (!err)
-		images_compared(locator->images, i, slide, view->regs.mmu.root,
-				is_program_code(&view->regs, code->start + slide));
-	return err;
+	TRY(images_map(locator->images, i, slide, true));
+	images_compared(locator->images, i, slide, view->regs.mmu.root,
+			is_program_code(&view->regs, code->start + slide));
+	return NULL;
 }
 
 /* An address that the user gave is only checked. */
@@ -353,16 +351,15 @@ static struct error *search_kernel(void *ctx, struct budget *budget)
 {
 	struct image_locator *locator = ctx;
 	bool added;
-	struct error *err =
-		kernel_locator_search(&locator->kernel, locator->target, locator->images,
-				      &locator->view[0].regs, budget, &added);
 
-	if (!err && added)
+	TRY(kernel_locator_search(&locator->kernel, locator->target, locator->images,
+				  &locator->view[0].regs, budget, &added));
+	if (added)
 		image_locator_say(&locator->notes, false,
 				  "names%s are those of the Linux kernel in the guest's memory",
 				  locator->target->info.arch == &arch_x86_64 ? " and unwind tables"
 									     : "");
-	return err;
+	return NULL;
 }
 
 /* A unikernel's threads are found by its file, once that is found. */
@@ -483,33 +480,28 @@ struct error *image_locator_work(struct image_locator *locator, uint64_t until_n
 static struct error *work_at_once(struct image_locator *locator, bool first,
 				  const volatile sig_atomic_t *stop)
 {
-	struct error *err = image_locator_work(locator, clock_now_ns() + SLICE_NS);
-
-	while (first && !err && locator->search && !(stop && *stop))
-		err = image_locator_work(locator, clock_now_ns() + SLICE_NS);
-	return err;
+	TRY(image_locator_work(locator, clock_now_ns() + SLICE_NS));
+	while (first && locator->search && !(stop && *stop))
+		TRY(image_locator_work(locator, clock_now_ns() + SLICE_NS));
+	return NULL;
 }
 
 static struct error *search(struct image_locator *locator, const struct sample *sample,
 			    const struct regs *from, const volatile sig_atomic_t *stop)
 {
-	struct error *err = NULL;
-
 	if (from) {
 		const bool first = !locator->kernel.tries && !locator->kernel.program_tries &&
 				   !locator->kernel.done;
 
-		err = begin_kernel(locator, sample, from);
-		if (!err)
-			err = work_at_once(locator, first, stop);
+		TRY(begin_kernel(locator, sample, from));
+		TRY(work_at_once(locator, first, stop));
 	}
 	/* A kernel that was found may have changed that. */
-	if (!err && !locator->search && time_for_files(locator, sample)) {
-		err = begin_files(locator, sample);
-		if (!err)
-			err = work_at_once(locator, locator->tries == 1, stop);
+	if (!locator->search && time_for_files(locator, sample)) {
+		TRY(begin_files(locator, sample));
+		TRY(work_at_once(locator, locator->tries == 1, stop));
 	}
-	return err;
+	return NULL;
 }
 
 struct error *image_locator_sample(struct image_locator *locator, const struct sample *sample,

@@ -255,7 +255,6 @@ struct error *interpreters_meet(struct interpreters *all, const struct program_o
 	struct budget budget = {.left = PROGRAM_STEPS};
 	const struct guest_memory memory = {&view, memory_view_read, &budget};
 	struct program_interpreter *program;
-	struct error *err;
 
 	if (!all || !is_interpreter(mapping))
 		return NULL;
@@ -265,9 +264,9 @@ struct error *interpreters_meet(struct interpreters *all, const struct program_o
 		return NULL;
 	all->next_ns = now_ns + SEARCH_NS;
 	program->tries++;
-	err = runtime_new(&memory, &first, 1, all->stand_ins, &program->runtime);
-	if (err || !program->runtime)
-		return err;
+	TRY(runtime_new(&memory, &first, 1, all->stand_ins, &program->runtime));
+	if (!program->runtime)
+		return NULL;
 	program->start = mapping->start;
 	program->file = mapping->file;
 	program->confirmed_ns = now_ns;

@@ -312,7 +312,6 @@ static struct error *add_made(struct programs *programs, struct program_made *ma
 {
 	char path[MADE_NAME];
 	const struct mapped_file mapped = {path, "", made->from, made->from + MAPPED_FILE_SIZE};
-	struct error *err;
 	struct stat st;
 	int fd;
 
@@ -323,9 +322,7 @@ static struct error *add_made(struct programs *programs, struct program_made *ma
 	close(fd);
 	snprintf(path, sizeof(path), MADE_PATH, made->pid);
 	made->image = images_files(programs->images);
-	err = images_add_mapped(programs->images, &mapped, &made->base);
-	if (err)
-		return err;
+	TRY(images_add_mapped(programs->images, &mapped, &made->base));
 	*out = &programs->made[programs->n_made++];
 	**out = *made;
 	return NULL;
@@ -383,9 +380,7 @@ static struct error *name_made(struct programs *programs, const struct program_m
 	struct error *err;
 
 	snprintf(name, sizeof(name), MADE_OPENED, made->pid);
-	err = preopen_adopt(name, fd);
-	if (err)
-		return err;
+	TRY(preopen_adopt(name, fd));
 	err = read_copy(programs, name, &map);
 	preopen_forget(name);
 	if (map && map->symbols && !map->code) {

@@ -231,14 +231,11 @@ static struct error *add_file(struct programs *programs, const struct guest_mapp
 				    .less = head->less,
 				    .head = head->there,
 				    .image = images_files(programs->images)};
-	struct error *err;
 
 	*out = NULL;
 	if (programs->n == PROGRAM_FILES_MAX)
 		return NULL;
-	err = images_add_mapped(programs->images, &head->file, &file.base);
-	if (err)
-		return err;
+	TRY(images_add_mapped(programs->images, &head->file, &file.base));
 	programs->file[programs->n] = file;
 	*out = &programs->file[programs->n++];
 	return NULL;
@@ -344,7 +341,6 @@ static struct error *read_names(const struct placing *p, const struct guest_mapp
 	struct symbols_place place = {.start = file->start, .end = file->end, .typed = true};
 	struct symbols *symbols;
 	struct dynamic dynamic;
-	struct error *err;
 
 	if (!head->dynamic)
 		return NULL;
@@ -354,9 +350,9 @@ static struct error *read_names(const struct placing *p, const struct guest_mapp
 	place.symbols = dynamic.symbols;
 	place.strings = dynamic.strings;
 	place.n = count_symbols(&p->program, &dynamic);
-	err = symbols_read(&p->program, &place, &symbols);
-	if (err || !symbols)
-		return err;
+	TRY(symbols_read(&p->program, &place, &symbols));
+	if (!symbols)
+		return NULL;
 	file->named = true;
 	images_name_mapped(p->programs->images, file->image, symbols);
 	return NULL;
@@ -368,11 +364,10 @@ static struct error *map_copy(const struct placing *p, const struct guest_mappin
 {
 	const uint64_t slide = mapping->start - mapping->offset - file->less;
 	struct images *images = p->programs->images;
-	struct error *err = images_map(images, file->image, slide, true);
 
-	if (!err)
-		images_compared(images, file->image, slide, p->of->regs->mmu.root, true);
-	return err;
+	TRY(images_map(images, file->image, slide, true));
+	images_compared(images, file->image, slide, p->of->regs->mmu.root, true);
+	return NULL;
 }
 
 /* Finds the file that is mapped there, at `va`, and how far from its own address; kept->shift stays 0 where none is. */
@@ -381,23 +376,20 @@ static struct error *find_shift(const struct placing *p, const struct guest_mapp
 {
 	struct program_file *file;
 	struct file_head head;
-	struct error *err = NULL;
 
 	if (!mapping->executable || !mapping->path || !describe(p, mapping, &head))
 		return NULL;
 	file = find_file(p->programs, mapping, &head);
 	if (!file)
-		err = add_file(p->programs, mapping, &head, &file);
+		TRY(add_file(p->programs, mapping, &head, &file));
 	else if (head.there && !file->head)
 		complete(p->programs, &head, file);
-	if (err || !file || !is_within(mapping, file->less, file->start, file->end))
-		return err;
+	if (!file || !is_within(mapping, file->less, file->start, file->end))
+		return NULL;
 	kept->shift = file->base + mapping->offset + file->less - mapping->start;
-	err = programs_find_copy(p->programs, file, mapping, &p->program, va);
-	if (!err && file->copied)
-		err = map_copy(p, mapping, file);
-	if (err)
-		return err;
+	TRY(programs_find_copy(p->programs, file, mapping, &p->program, va));
+	if (file->copied)
+		TRY(map_copy(p, mapping, file));
 	return file->named || file->tries == NAME_TRIES ? NULL
 							: read_names(p, mapping, &head, file);
 }
@@ -421,7 +413,6 @@ static struct error *find_place(struct placing *p, uint64_t va, const struct pro
 	struct programs *programs = p->programs;
 	struct guest_place found;
 	struct program_place *kept;
-	struct error *err;
 	uint64_t root;
 
 	*out = find_kept(p, va);
@@ -430,9 +421,7 @@ static struct error *find_place(struct placing *p, uint64_t va, const struct pro
 	p->missed = !find_mapping(p, va, &found) || !is_own(p->of, found.tables, &root);
 	if (p->missed)
 		return NULL;
-	err = interpreters_meet(p->of->interpreters, p->of, &found, root);
-	if (err)
-		return err;
+	TRY(interpreters_meet(p->of->interpreters, p->of, &found, root));
 	kept = &programs->place[programs->next++ % PROGRAM_PLACES];
 	*kept = (struct program_place){.root = p->of->regs->mmu.root,
 				       .start = found.mapping.start,
@@ -470,14 +459,13 @@ struct error *programs_seek(struct programs *programs, const struct program_of *
 	struct memory_view view = {of->target, of->regs};
 	struct budget budget = {.left = PLACES_STEPS};
 	const struct placing p = begin(programs, of, &view, &budget);
-	struct error *err = NULL;
 
-	for (size_t i = 0; i < list->n && !err; i++) {
+	for (size_t i = 0; i < list->n; i++) {
 		struct program_place unused;
 
-		err = find_shift(&p, &list->at[i], list->at[i].start, &unused);
+		TRY(find_shift(&p, &list->at[i], list->at[i].start, &unused));
 	}
-	return err;
+	return NULL;
 }
 
 struct error *programs_place(struct programs *programs, const struct program_of *of,

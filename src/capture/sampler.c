@@ -183,7 +183,6 @@ static struct error *wait_until_due(struct sampler *s, bool *ended)
 {
 	for (;;) {
 		uint64_t now = clock_now_ns(), nap = now + longest_nap(s), due;
-		struct error *err;
 
 		*ended = over(s, now);
 		due = *ended ? now : next_due(s, now);
@@ -191,9 +190,7 @@ static struct error *wait_until_due(struct sampler *s, bool *ended)
 			return NULL;
 		if (s->options->duration_ns && nap > s->start_ns + s->options->duration_ns)
 			nap = s->start_ns + s->options->duration_ns;
-		err = search(s, now, due, &nap);
-		if (err)
-			return err;
+		TRY(search(s, now, due, &nap));
 		target_wait(s->target, due < nap ? due : nap);
 	}
 }

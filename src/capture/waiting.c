@@ -111,7 +111,6 @@ static struct error *compare_mapped(struct images *images, size_t i, const struc
 	const struct memory_view *view = memory->ctx;
 	const struct image_file *file = images_file(images, i);
 	struct placement_finding finding;
-	struct error *err;
 	uint64_t slide;
 
 	if (!at->executable || !at->path || strcmp(basename(at->path), basename(file->path)) != 0)
@@ -123,10 +122,9 @@ static struct error *compare_mapped(struct images *images, size_t i, const struc
 	    budget_over(memory->budget))
 		return NULL;
 	*added = true;
-	err = images_map(images, i, slide, true);
-	if (!err)
-		images_compared(images, i, slide, view->regs->mmu.root, true);
-	return err;
+	TRY(images_map(images, i, slide, true));
+	images_compared(images, i, slide, view->regs->mmu.root, true);
+	return NULL;
 }
 
 static struct error *search_mapped(const struct waiting *waiting, const struct guest_thread *thread,
@@ -238,13 +236,12 @@ static struct error *unwind_once(const struct waiting *waiting, struct guest_thr
 struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread *thread,
 			     bool search, struct waiting_stack *out)
 {
-	struct error *err = NULL;
 	bool again = true;
 
 	*out = (struct waiting_stack){0};
-	for (unsigned i = 0; i < TRIES && again && !out->read && !err; i++)
-		err = unwind_once(waiting, thread, search, out, &again);
-	return err;
+	for (unsigned i = 0; i < TRIES && again && !out->read; i++)
+		TRY(unwind_once(waiting, thread, search, out, &again));
+	return NULL;
 }
 
 /* Threads that were visited last, to go on behind the last that is still there. */
@@ -433,18 +430,18 @@ static struct error *visit_thread(struct waits *waits, const struct waiting *wai
 	const struct tick_entry *host;
 	uint32_t number;
 	uint64_t since_ns;
-	struct error *err = thread_numbers_add(capture_threads(waits->capture), waiting->threads,
-					       waiting->memory, &thread, &number);
 
-	if (err || !number)
-		return err;
+	TRY(thread_numbers_add(capture_threads(waits->capture), waiting->threads, waiting->memory,
+			       &thread, &number));
+	if (!number)
+		return NULL;
 	TRY(ARRAY_RESERVE_ZERO(&waits->visits, &waits->room, number));
 	visit = &waits->visits[number - 1];
 	since_ns = visit_again(waits, visit, now_ns);
 	if (state_of(&thread) != VCPU_RUNNING)
-		err = read_stack(waiting, visit, &thread);
-	if (err || state_of(&thread) == VCPU_RUNNING)
-		return err;
+		TRY(read_stack(waiting, visit, &thread));
+	if (state_of(&thread) == VCPU_RUNNING)
+		return NULL;
 	host = visit->read ? NULL : find_host(waiting, tick, number);
 	if (!visit->read && !host) {
 		waits->counts.unproven++;

@@ -98,11 +98,10 @@ static struct error *begin(struct classic_trace *w)
 					    .guest_id = (char *)w->target->info.id,
 					    .host = (char *)w->target->info.host,
 					    .start_unix_ns = w->start_unix_ns};
-	struct error *err = cmd_open_output(w->path, &w->out);
 
-	if (!err)
-		raw_write_head(&info, w->out);
-	return err;
+	TRY(cmd_open_output(w->path, &w->out));
+	raw_write_head(&info, w->out);
+	return NULL;
 }
 
 /* The tool of 2017 counted a stack 0 times where its walk came to memory that is not there. */

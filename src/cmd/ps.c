@@ -82,9 +82,7 @@ static bool is_scheduler(const char *function)
 static struct error *find_wait(struct symbolizer *symbolizer,
 			       const struct guest_dump_thread *thread, const char **waits_in)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; thread->read && i < thread->trace.n_frames && !err && !*waits_in; i++) {
+	for (size_t i = 0; thread->read && i < thread->trace.n_frames && !*waits_in; i++) {
 		const struct frame *frame = &thread->trace.frames[i];
 		const struct location *at;
 		size_t n;
@@ -92,23 +90,21 @@ static struct error *find_wait(struct symbolizer *symbolizer,
 		/* The program, below a kernel; all of a unikernel may be there. */
 		if (frame->addr < LOWER_HALF && thread->trace.frames[0].addr >= LOWER_HALF)
 			break;
-		err = symbolizer_locate(symbolizer, frame->addr, frame->kind, &at, &n);
-		if (!err && at[n - 1].resolved && !is_scheduler(at[n - 1].function))
+		TRY(symbolizer_locate(symbolizer, frame->addr, frame->kind, &at, &n));
+		if (at[n - 1].resolved && !is_scheduler(at[n - 1].function))
 			*waits_in = at[n - 1].function;
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *find_waits(const struct guest_dump *dump, struct listed *listed)
 {
-	struct error *err = NULL;
-
 	listed->waits_in = calloc(dump->n_threads + 1, sizeof(*listed->waits_in));
 	if (!listed->waits_in)
 		return error_no_memory();
-	for (size_t i = 0; i < dump->n_threads && !err; i++)
-		err = find_wait(dump->symbolizer, &dump->threads[i], &listed->waits_in[i]);
-	return err;
+	for (size_t i = 0; i < dump->n_threads; i++)
+		TRY(find_wait(dump->symbolizer, &dump->threads[i], &listed->waits_in[i]));
+	return NULL;
 }
 
 /* Finds the container that a process is in, as its first thread is. */

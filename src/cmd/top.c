@@ -411,9 +411,8 @@ static struct error *sample(struct top *top, struct sampler_result *result)
 /* The guest has ended: its last picture stays until the user has seen enough. */
 static struct error *linger(struct top *top)
 {
-	struct error *err = show(top);
-
-	while (!err && !top->options->batch && !must_end(top)) {
+	TRY(show(top));
+	while (!top->options->batch && !must_end(top)) {
 		struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
 
 		if (poll(&keys, 1, 100) < 0 && errno != EINTR)
@@ -421,9 +420,9 @@ static struct error *linger(struct top *top)
 		if (keys.revents & (POLLHUP | POLLERR))
 			break;
 		if (take_keys(top))
-			err = show(top);
+			TRY(show(top));
 	}
-	return err;
+	return NULL;
 }
 
 static bool has_ended(const struct sampler_result *result)

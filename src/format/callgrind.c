@@ -207,12 +207,10 @@ static size_t join_uses(struct callgrind *c)
 
 static struct error *make_costs(struct callgrind *c)
 {
-	struct error *err = list_uses(c);
 	struct use *fewer;
 	size_t n;
 
-	if (err)
-		return err;
+	TRY(list_uses(c));
 	n = join_uses(c);
 	fewer = array_resize(c->uses, n + 1, sizeof(*c->uses));
 	if (fewer)
@@ -358,12 +356,9 @@ static struct error *put_head(struct callgrind *c)
 {
 	const struct profile_cell *all = &c->job->profile->selected;
 	const char *title, *unit;
-	struct error *err = format_guest_title(c->job, &title);
 
-	if (!err)
-		err = format_unit(c->job, &unit);
-	if (err)
-		return err;
+	TRY(format_guest_title(c->job, &title));
+	TRY(format_unit(c->job, &unit));
 	fprintf(c->out,
 		"# callgrind format\nversion: 1\ncreator: uniprof " UNIPROF_VERSION "\ncmd: %s\n"
 		"positions: line\nevent: Weight : %s\nevent: Samples : samples\n"

@@ -219,11 +219,10 @@ static void put_markers(const struct firefox *f, const struct track *track)
 static struct error *put_name(const struct firefox *f, const char *key, const char *text)
 {
 	const char *name = NULL;
-	struct error *err = symbolizer_intern(f->job->symbolizer, *text ? text : "?", &name);
 
-	if (!err)
-		format_json_field(key, name, f->out);
-	return err;
+	TRY(symbolizer_intern(f->job->symbolizer, *text ? text : "?", &name));
+	format_json_field(key, name, f->out);
+	return NULL;
 }
 
 static struct error *put_identity(const struct firefox *f, const struct track *track)

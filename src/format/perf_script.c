@@ -226,12 +226,9 @@ static struct error *put_sample(void *ctx, const struct sample *sample, struct s
 static struct error *prepare(struct perf_script *s)
 {
 	const char *name, *unit;
-	struct error *err = format_guest_name(s->job, &name);
 
-	if (!err)
-		err = format_unit(s->job, &unit);
-	if (err)
-		return err;
+	TRY(format_guest_name(s->job, &name));
+	TRY(format_unit(s->job, &unit));
 	s->comm = word(name);
 	s->event = word(format_unit_is_time(s->job) ? "cpu-clock" : unit);
 	s->pid = format_guest_pid(s->job);

@@ -223,11 +223,10 @@ static struct error *put_samples(struct speedscope *s, const struct track *track
 static struct error *put_name(const struct speedscope *s, const char *key, const char *text)
 {
 	const char *name = NULL;
-	struct error *err = symbolizer_intern(s->job->symbolizer, text, &name);
 
-	if (!err)
-		format_json_field(key, name, s->out);
-	return err;
+	TRY(symbolizer_intern(s->job->symbolizer, text, &name));
+	format_json_field(key, name, s->out);
+	return NULL;
 }
 
 static struct error *put_thread(const struct speedscope *s, const struct recorded_thread *thread)

@@ -74,14 +74,13 @@ static struct error *add_event(struct perf_file *d, struct perf_piece attr, stru
 /* The attributes of a file: entries, at whose end is where their ids are. */
 static struct error *read_attributes(struct perf_file *d, struct perf_piece entries, uint64_t size)
 {
-	struct error *err = NULL;
 	const uint8_t *at;
 
 	if (size < PERF_ATTR_SIZE_VER0 + 16)
 		return damaged(d);
-	while (!err && take(&entries, size, &at))
-		err = add_event(d, (struct perf_piece){at, size - 16}, section(d, at + size - 16));
-	return err;
+	while (take(&entries, size, &at))
+		TRY(add_event(d, (struct perf_piece){at, size - 16}, section(d, at + size - 16)));
+	return NULL;
 }
 
 /* pid, build id, path */
@@ -102,17 +101,16 @@ static struct error *read_build_id(struct perf_file *d, struct perf_piece record
 
 static struct error *read_build_ids(struct perf_file *d, struct perf_piece piece)
 {
-	struct error *err = NULL;
 	const uint8_t *at;
 
-	while (!err && piece.len >= sizeof(struct perf_event_header)) {
+	while (piece.len >= sizeof(struct perf_event_header)) {
 		const uint16_t size = header_at(piece.at).size;
 
 		if (size < sizeof(struct perf_event_header) || !take(&piece, size, &at))
 			return damaged(d);
-		err = read_build_id(d, (struct perf_piece){at, size});
+		TRY(read_build_id(d, (struct perf_piece){at, size}));
 	}
-	return err;
+	return NULL;
 }
 
 /* Number and size of attributes; each attribute, number of ids, name, ids. */

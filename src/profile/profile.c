@@ -106,13 +106,10 @@ static struct error *grow_of(struct loading *loading)
 {
 	const size_t need = stacks_count(loading->profile->stacks), had = loading->of_n;
 	struct profile_cells *cells = &loading->profile->cells;
-	struct error *err = NULL;
 
 	if (need <= had)
 		return NULL;
-	err = ARRAY_RESERVE(&cells->of, &loading->of_room, need);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&cells->of, &loading->of_room, need));
 	/* Pages that are not needed yet stay untouched, and so take no memory. */
 	memset(cells->of + had, 0, (need - had) * sizeof(*cells->of));
 	loading->of_n = need;
@@ -124,12 +121,9 @@ static struct error *find_cell(struct loading *loading, struct pending *pending)
 {
 	struct profile_cells *cells = &loading->profile->cells;
 	uint32_t *number = &cells->of[pending->stack];
-	struct error *err = NULL;
 
 	if (!*number) {
-		err = ARRAY_RESERVE(&cells->at, &loading->cells_room, cells->n + (size_t)1);
-		if (err)
-			return err;
+		TRY(ARRAY_RESERVE(&cells->at, &loading->cells_room, cells->n + (size_t)1));
 		cells->at[cells->n] = (struct profile_cell){0};
 		*number = cells->n++;
 	}
@@ -156,21 +150,18 @@ static struct error *move_on(struct loading *loading)
 /* All samples have been read. */
 static struct error *end_pending(struct loading *loading)
 {
-	struct error *err = grow_of(loading);
-
-	for (unsigned i = 0; i < 2 * AHEAD && !err; i++)
-		err = move_on(loading);
-	return err;
+	TRY(grow_of(loading));
+	for (unsigned i = 0; i < 2 * AHEAD; i++)
+		TRY(move_on(loading));
+	return NULL;
 }
 
 /* The cell of nothing. */
 static struct error *begin_cells(struct loading *loading)
 {
 	struct profile_cells *cells = &loading->profile->cells;
-	struct error *err = ARRAY_RESERVE(&cells->at, &loading->cells_room, 1);
 
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&cells->at, &loading->cells_room, 1));
 	cells->at[cells->n++] = (struct profile_cell){0};
 	return grow_of(loading);
 }
@@ -180,13 +171,12 @@ static struct error *load_info(void *ctx, const struct recording_info *info)
 	struct loading *loading = ctx;
 
 	struct recording_info *copy = &loading->profile->info;
-	struct error *err;
 
 	weighting_start(&loading->weighting, loading->filter->weight, loading->filter->states,
 			info);
-	err = recording_info_copy(info, copy);
-	if (err || !loading->filter->exits)
-		return err;
+	TRY(recording_info_copy(info, copy));
+	if (!loading->filter->exits)
+		return NULL;
 	free(copy->weight_unit);
 	copy->weight_unit = strdup("exits");
 	copy->timeless = true;
@@ -226,14 +216,11 @@ static struct error *load_entry(struct loading *loading, const struct tick_entry
 				uint64_t times, uint64_t weight)
 {
 	struct profile *profile = loading->profile;
-	struct error *err;
 
 	loading->pending[loading->n_pending % (2 * AHEAD)] =
 		(struct pending){times, weight, .stack = entry->stack};
 	__builtin_prefetch(&profile->cells.of[entry->stack], 1);
-	err = move_on(loading);
-	if (err)
-		return err;
+	TRY(move_on(loading));
 	profile_cell_count(&profile->selected, times, weight);
 	profile->ends[entry->end] += times;
 	return profile->breakdown ? breakdown_add(profile->breakdown, entry, times, weight) : NULL;
@@ -339,14 +326,14 @@ static struct error *load_exits(void *ctx, const struct recorded_exits *exits)
 	struct profile *profile = loading->profile;
 	struct tick_entry entry;
 	const struct tick tick = profile_tick_of_exits(exits, &entry);
-	struct error *err = grow_of(loading);
 
-	if (err || !loading->filter->exits || !exits->count)
-		return err;
+	TRY(grow_of(loading));
+	if (!loading->filter->exits || !exits->count)
+		return NULL;
 	profile->seen[exits->vcpu] = true;
-	err = listen(loading, &tick);
-	if (err || !selects_vcpu(loading->filter, exits->vcpu))
-		return err;
+	TRY(listen(loading, &tick));
+	if (!selects_vcpu(loading->filter, exits->vcpu))
+		return NULL;
 	profile->tick_weights += (double)exits->count;
 	profile->tick_weights_squared += (double)exits->count;
 	return load_entry(loading, &entry, exits->count, 1);
@@ -357,12 +344,9 @@ static struct error *load_name(void *ctx, uint64_t addr, uint8_t kind, const cha
 {
 	struct loading *loading = ctx;
 	struct profile *profile = loading->profile;
-	struct error *err;
 	char *copy;
 
-	err = ARRAY_RESERVE(&profile->names, &loading->names_cap, profile->n_names + 1);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&profile->names, &loading->names_cap, profile->n_names + 1));
 	copy = strdup(name);
 	if (!copy)
 		return error_no_memory();
@@ -408,10 +392,8 @@ static struct error *load_locations(void *ctx, uint64_t addr, uint8_t kind,
 	struct loading *loading = ctx;
 	struct recorded_locations *locations = loading->profile->locations;
 	struct source_frame *copy;
-	struct error *err = ARRAY_RESERVE(&locations->at, &locations->room, locations->n + 1);
 
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&locations->at, &locations->room, locations->n + 1));
 	copy = reallocarray(NULL, n, sizeof(*copy));
 	if (!copy)
 		return error_no_memory();

@@ -93,13 +93,10 @@ static struct error *reduce(struct bucketing *b)
 	struct time_buckets *buckets = b->buckets;
 	const struct time_bucket_reducer *reducer = buckets->reducer;
 	size_t n = buckets->n_rows - b->reduced;
-	struct error *err;
 
 	if (!reducer || !n)
 		return NULL;
-	err = reducer->reduce(reducer->ctx, buckets->rows + b->reduced, &n);
-	if (err)
-		return err;
+	TRY(reducer->reduce(reducer->ctx, buckets->rows + b->reduced, &n));
 	buckets->n_rows = b->reduced += n;
 	return index_rows(b);
 }
@@ -139,12 +136,10 @@ static struct error *count(struct bucketing *b, const struct tick_entry *entry, 
 	struct profile_cell cell = {0};
 	uint32_t number;
 	bool added;
-	struct error *err = row_number(b, &new, &number, &added);
 
-	if (!err && added)
-		err = ARRAY_RESERVE(&buckets->rows, &b->room, buckets->n_rows + 1);
-	if (err)
-		return err;
+	TRY(row_number(b, &new, &number, &added));
+	if (added)
+		TRY(ARRAY_RESERVE(&buckets->rows, &b->room, buckets->n_rows + 1));
 	if (added)
 		buckets->rows[buckets->n_rows++] = new;
 	profile_cell_count(&cell, times, weight);
@@ -170,10 +165,10 @@ static struct error *make_room(struct bucketing *b, uint64_t *bucket)
 static struct error *begin_tick(struct bucketing *b, uint64_t time_ns)
 {
 	uint64_t bucket = (time_ns - b->buckets->first_ns) / b->buckets->bucket_ns;
-	struct error *err = make_room(b, &bucket);
 
-	if (err || bucket == b->current)
-		return err;
+	TRY(make_room(b, &bucket));
+	if (bucket == b->current)
+		return NULL;
 	b->current = (uint32_t)bucket;
 	return index_rows(b);
 }
@@ -189,17 +184,16 @@ static struct error *add_tick(void *ctx, const struct tick *tick)
 {
 	struct reading *r = ctx;
 	const struct profile_filter *filter = r->filter;
-	struct error *err;
 
 	weighting_tick(&r->weighting, tick);
 	if (tick->time_ns < r->bucketing.buckets->first_ns ||
 	    (filter->to_ns && tick->time_ns >= filter->to_ns))
 		return NULL;
-	err = begin_tick(&r->bucketing, tick->time_ns);
-	for (uint32_t i = 0; i < tick->n && !err; i++)
+	TRY(begin_tick(&r->bucketing, tick->time_ns));
+	for (uint32_t i = 0; i < tick->n; i++)
 		if (profile_selects(filter, tick, &tick->entries[i]))
-			err = add_entry(r, tick, &tick->entries[i]);
-	return err;
+			TRY(add_entry(r, tick, &tick->entries[i]));
+	return NULL;
 }
 
 #define NS_PER_S 1000000000ull
@@ -322,12 +316,10 @@ struct error *heat_log_sample(void *ctx, const struct tick *tick, const struct t
 			    tick->time_ns % NS_PER_S * log->rows / NS_PER_S;
 	uint32_t number = log->n ? (uint32_t)log->n - 1 : 0;
 	bool added = !log->n || log->entry[number].at != at;
-	struct error *err = log->ids ? ids_get(log->ids, at, entry->stack, &number, &added) : NULL;
 
-	if (!err && added)
-		err = ARRAY_RESERVE(&log->entry, &log->room, log->n + 1);
-	if (err)
-		return err;
+	TRY(log->ids ? ids_get(log->ids, at, entry->stack, &number, &added) : NULL);
+	if (added)
+		TRY(ARRAY_RESERVE(&log->entry, &log->room, log->n + 1));
 	if (added) {
 		number = (uint32_t)log->n++;
 		log->entry[number] = (struct heat_entry){.at = at, .stack = entry->stack};
@@ -362,11 +354,9 @@ static bool heat_passes(const struct heat_options *options, uint32_t stack)
 struct error *heat_build(const struct heat_log *log, const struct profile *profile,
 			 const struct heat_options *options, struct heat *out)
 {
-	struct error *err;
-
 	*out = (struct heat){.rows = log->rows};
-	err = heat_layout(profile, options, out);
-	for (size_t i = 0; i < log->n && !err; i++) {
+	TRY(heat_layout(profile, options, out));
+	for (size_t i = 0; i < log->n; i++) {
 		const struct heat_entry *entry = &log->entry[i];
 		const uint64_t second = entry->at / log->rows, row = entry->at % log->rows;
 		const uint64_t column = (second - out->first_s) / out->column_s;
@@ -375,7 +365,7 @@ struct error *heat_build(const struct heat_log *log, const struct profile *profi
 		    heat_passes(options, entry->stack))
 			profile_cell_add(&out->cells[column * log->rows + row], &entry->cell);
 	}
-	return err;
+	return NULL;
 }
 
 void heat_free(struct heat *heat)
@@ -424,14 +414,14 @@ static struct error *load_add_entry(const struct load_reading *reading, const st
 	const uint64_t weight =
 		weighting_entry(&reading->weighting, tick, entry).sampled_ns * times;
 	uint32_t row;
-	struct error *err = reading->rows->row(reading->rows->ctx, entry, &row);
 
-	if (!err && row != LOAD_NO_ROW) {
+	TRY(reading->rows->row(reading->rows->ctx, entry, &row));
+	if (row != LOAD_NO_ROW) {
 		uint64_t *sum = &series->weight_ns[(size_t)bucket * series->rows + row];
 
 		*sum = weight_sum(*sum, weight);
 	}
-	return err;
+	return NULL;
 }
 
 static struct error *load_add_tick(void *ctx, const struct tick *tick)
@@ -441,7 +431,6 @@ static struct error *load_add_tick(void *ctx, const struct tick *tick)
 	const uint32_t at = load_bucket_at(reading->series,
 					   reading->profile->info.start_unix_ns + tick->time_ns);
 	struct load_bucket *bucket = &reading->series->buckets[at];
-	struct error *err = NULL;
 	uint64_t stretch_ns;
 
 	if (reading->ticks++ == reading->profile->ticks_read)
@@ -451,16 +440,16 @@ static struct error *load_add_tick(void *ctx, const struct tick *tick)
 		return NULL;
 	stretch_ns = weighting_time(&reading->weighting, tick).sampled_ns;
 	bucket->recorded_ns = weight_sum(bucket->recorded_ns, stretch_ns);
-	for (uint32_t i = 0; i < tick->n + tick->waits && !err; i++) {
+	for (uint32_t i = 0; i < tick->n + tick->waits; i++) {
 		const struct tick_entry *entry = &tick->entries[i];
 
 		if (i < tick->n && profile_selects(&reading->any, tick, entry))
 			bucket->state_ns[entry->state] =
 				weight_sum(bucket->state_ns[entry->state], stretch_ns);
 		if (profile_selects(filter, tick, entry))
-			err = load_add_entry(reading, tick, entry, at);
+			TRY(load_add_entry(reading, tick, entry, at));
 	}
-	return err;
+	return NULL;
 }
 
 struct error *load_series_read(const char *path, const struct profile *profile,

@@ -183,13 +183,10 @@ struct error *breakdown_add(struct breakdown *breakdown, const struct tick_entry
 {
 	uint32_t i;
 	bool added;
-	struct error *err = ids_get(breakdown->ids, (uint64_t)entry->thread << 32 | entry->stack,
-				    (uint64_t)entry->vcpu << 8 | entry->state, &i, &added);
 
-	if (!err)
-		err = ARRAY_RESERVE(&breakdown->at, &breakdown->room, i + (size_t)1);
-	if (err)
-		return err;
+	TRY(ids_get(breakdown->ids, (uint64_t)entry->thread << 32 | entry->stack,
+		    (uint64_t)entry->vcpu << 8 | entry->state, &i, &added));
+	TRY(ARRAY_RESERVE(&breakdown->at, &breakdown->room, i + (size_t)1));
 	if (added)
 		breakdown->at[i] = (struct breakdown_entry){.stack = entry->stack,
 							    .thread = entry->thread,

@@ -50,14 +50,12 @@ struct runtime {
 static struct error *find(struct runtime *runtime, const struct guest_memory *memory, uint64_t code,
 			  struct stand_ins *stand_ins)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < sizeof(systems) / sizeof(*systems) && !err && !runtime->state; i++) {
+	for (size_t i = 0; i < sizeof(systems) / sizeof(*systems) && !runtime->state; i++) {
 		runtime->system = systems[i];
-		err = runtime->system->open(memory, code, stand_ins, &runtime->place,
-					    &runtime->state);
+		TRY(runtime->system->open(memory, code, stand_ins, &runtime->place,
+					  &runtime->state));
 	}
-	return err;
+	return NULL;
 }
 
 struct error *runtime_new(const struct guest_memory *memory, const uint64_t *code, size_t n,

@@ -40,7 +40,6 @@ enum got { GOT_RECORD, GOT_END, GOT_DAMAGE };
 static struct error *read_record(struct replay *replay, char *tag, enum got *got)
 {
 	uint8_t head[SNAPSHOT_RECORD_HEAD];
-	struct error *err;
 	uint32_t len, crc;
 
 	*got = GOT_END;
@@ -54,9 +53,7 @@ static struct error *read_record(struct replay *replay, char *tag, enum got *got
 		return NULL;
 	}
 	replay->payload.len = 0;
-	err = bytes_reserve(&replay->payload, len + 1);
-	if (err)
-		return err;
+	TRY(bytes_reserve(&replay->payload, len + 1));
 	if (fread(replay->payload.data, 1, len, replay->file) != len ||
 	    fread(&crc, 1, SNAPSHOT_RECORD_TAIL, replay->file) != SNAPSHOT_RECORD_TAIL)
 		return NULL;
@@ -95,7 +92,6 @@ static struct error *read_head(struct replay *replay, struct target_info *info)
 	char magic[SNAPSHOT_MAGIC_LEN], tag, arch[32];
 	uint64_t major, minor, vcpus;
 	struct cursor in;
-	struct error *err;
 	enum got got;
 
 	if (fread(magic, 1, sizeof(magic), replay->file) != sizeof(magic) && ferror(replay->file))
@@ -103,9 +99,7 @@ static struct error *read_head(struct replay *replay, struct target_info *info)
 	if (ftell(replay->file) != sizeof(magic) || memcmp(magic, SNAPSHOT_MAGIC, sizeof(magic)))
 		return error_new(ERR_INPUT, "%s is no snapshot of uniprof record --snapshot",
 				 replay->path);
-	err = read_record(replay, &tag, &got);
-	if (err)
-		return err;
+	TRY(read_record(replay, &tag, &got));
 	if (got != GOT_RECORD || tag != SNAPSHOT_HEAD)
 		return damaged(replay);
 	in = payload_of(replay);
@@ -366,12 +360,9 @@ static struct error *next_sample(struct replay *replay, struct sample *sample)
 static struct error *replay_sample(struct target *target, struct sample *sample)
 {
 	struct replay *replay = (struct replay *)target;
-	struct error *err = NULL;
 
 	if (!asks_for_more(replay, sample) || !replay->taken)
-		err = next_sample(replay, sample);
-	if (err)
-		return err;
+		TRY(next_sample(replay, sample));
 	for (uint32_t i = 0; i < sample->vcpus; i++)
 		if (sample->vcpu[i].online)
 			paged_memory_copy_stacks(&target->memory, target->info.arch,

@@ -119,12 +119,8 @@ struct snapshot_writer {
 
 static struct error *begin(struct snapshot_writer *writer, char tag, size_t payload)
 {
-	struct error *err;
-
 	writer->record.len = 0;
-	err = bytes_reserve(&writer->record, SNAPSHOT_RECORD_HEAD + payload + SNAPSHOT_RECORD_TAIL);
-	if (err)
-		return err;
+	TRY(bytes_reserve(&writer->record, SNAPSHOT_RECORD_HEAD + payload + SNAPSHOT_RECORD_TAIL));
 	writer->record.data[0] = (uint8_t)tag;
 	writer->record.len = SNAPSHOT_RECORD_HEAD;
 	return NULL;
@@ -161,15 +157,12 @@ static struct error *write_head(struct snapshot_writer *writer, const struct tar
 	const char *texts[] = {info->arch->name, info->name, info->id,
 			       info->type,	 info->host, info->image};
 	size_t size = NUMBERS_MAX;
-	struct error *err;
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		size += strlen(texts[i]);
 	if (fwrite(SNAPSHOT_MAGIC, 1, SNAPSHOT_MAGIC_LEN, writer->file) != SNAPSHOT_MAGIC_LEN)
 		return cannot_write(writer);
-	err = begin(writer, SNAPSHOT_HEAD, size);
-	if (err)
-		return err;
+	TRY(begin(writer, SNAPSHOT_HEAD, size));
 	put_varint(&writer->record, SNAPSHOT_MAJOR);
 	put_varint(&writer->record, SNAPSHOT_MINOR);
 	put_varint(&writer->record, info->vcpus);
@@ -226,17 +219,14 @@ struct error *snapshot_frame(struct snapshot_writer *writer, uint64_t gfn, const
 	const struct stored_frame *stored = find_frame(writer->frames, gfn);
 	const uint8_t *data = bytes;
 	size_t len = FRAME_SIZE;
-	struct error *err;
 	bool changed;
 
 	if (stored->bytes && stored->round == writer->frames->round)
 		return NULL;
-	err = frame_store_put(writer->frames, gfn, bytes, &changed);
-	if (err || !changed)
-		return err;
-	err = begin(writer, SNAPSHOT_FRAME, VARINT_MAX + FRAME_SIZE);
-	if (err)
-		return err;
+	TRY(frame_store_put(writer->frames, gfn, bytes, &changed));
+	if (!changed)
+		return NULL;
+	TRY(begin(writer, SNAPSHOT_FRAME, VARINT_MAX + FRAME_SIZE));
 	while (len && !data[len - 1])
 		len--;
 	put_varint(&writer->record, gfn);
@@ -288,11 +278,7 @@ static void put_vcpu(struct bytes *bytes, const struct vcpu_sample *vcpu)
 
 struct error *snapshot_sample(struct snapshot_writer *writer, const struct sample *sample)
 {
-	struct error *err;
-
-	err = begin(writer, SNAPSHOT_SAMPLE, NUMBERS_MAX + (size_t)sample->vcpus * VCPU_MAX);
-	if (err)
-		return err;
+	TRY(begin(writer, SNAPSHOT_SAMPLE, NUMBERS_MAX + (size_t)sample->vcpus * VCPU_MAX));
 	put_varint(&writer->record, sample->time_ns);
 	put_varint(&writer->record, sample->paused_ns);
 	put_varint(&writer->record, sample->stolen_ns);

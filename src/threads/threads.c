@@ -432,14 +432,12 @@ static struct error *number_of(struct thread_numbers *numbers, const struct gues
 			       const char **name, uint32_t *at, bool *added)
 {
 	const uint64_t who = (uint64_t)thread->pid << 32 | thread->tid;
-	struct error *err = pool_intern(numbers->names, thread->name, strlen(thread->name), name);
 	uint32_t id = 0;
 
-	if (!err)
-		err = ids_get(numbers->ids, who, thread->start_ns, &id, added);
-	if (!err)
-		err = ids_get(numbers->named, id, (uintptr_t)*name, &id, added);
-	return err ? err : ids_get(numbers->grouped, id, thread->group, at, added);
+	TRY(pool_intern(numbers->names, thread->name, strlen(thread->name), name));
+	TRY(ids_get(numbers->ids, who, thread->start_ns, &id, added));
+	TRY(ids_get(numbers->named, id, (uintptr_t)*name, &id, added));
+	return ids_get(numbers->grouped, id, thread->group, at, added);
 }
 
 /* ... 0 if it has none. */
@@ -480,7 +478,6 @@ struct error *thread_numbers_add(struct thread_numbers *numbers,
 {
 	char container[GUEST_PATH_MAX + 1];
 	struct thread_details details;
-	struct error *err;
 	bool added = false, contained;
 	const char *name;
 	uint32_t at;
@@ -490,15 +487,14 @@ struct error *thread_numbers_add(struct thread_numbers *numbers,
 		*number = known_number(numbers, thread);
 		return NULL;
 	}
-	err = number_of(numbers, thread, &name, &at, &added);
-	if (!err && added) {
+	TRY(number_of(numbers, thread, &name, &at, &added));
+	if (added) {
 		read_details(threads, memory, thread, &details);
 		contained = guest_threads_container(threads, memory, thread, container);
-		err = add(numbers, thread, name, &details, contained ? container : NULL);
+		TRY(add(numbers, thread, name, &details, contained ? container : NULL));
 	}
-	if (!err)
-		*number = at + 1;
-	return err;
+	*number = at + 1;
+	return NULL;
 }
 
 bool thread_numbers_on_stack(const struct thread_numbers *numbers, uint32_t number, uint64_t sp)

@@ -86,26 +86,19 @@ static void tidy(struct recent_ticks *recent)
 
 static struct error *make_room(struct recent_ticks *recent, uint32_t entries)
 {
-	struct error *err;
-
 	if (recent->first > recent->n / 2)
 		tidy(recent);
 	while (recent->first < recent->n &&
 	       recent->n_entries - recent->first_entry + entries > RECENT_MAX_ENTRIES)
 		drop_first(recent);
-	err = ARRAY_RESERVE(&recent->ticks, &recent->room, recent->n + 1);
-	if (!err)
-		err = ARRAY_RESERVE(&recent->entries, &recent->room_entries,
-				    recent->n_entries + entries);
-	return err;
+	TRY(ARRAY_RESERVE(&recent->ticks, &recent->room, recent->n + 1));
+	TRY(ARRAY_RESERVE(&recent->entries, &recent->room_entries, recent->n_entries + entries));
+	return NULL;
 }
 
 struct error *recent_add(struct recent_ticks *recent, const struct tick *tick)
 {
-	struct error *err = make_room(recent, tick->n);
-
-	if (err)
-		return err;
+	TRY(make_room(recent, tick->n));
 	recent->ticks[recent->n++] = (struct kept){.time_ns = tick->time_ns,
 						   .weight_ns = tick->weight_ns,
 						   .paused_ns = tick->paused_ns,
@@ -173,7 +166,6 @@ static struct error *add_entry(struct summary *summary, const struct selection *
 					 (double)weight.sampled_ns * (double)weight.sampled_ns};
 	struct profile *profile = &summary->profile;
 	struct profile_cell *cell = &profile->cells.at[entry->stack];
-	struct error *err;
 	bool selected;
 
 	profile->states[entry->state].samples++;
@@ -182,9 +174,9 @@ static struct error *add_entry(struct summary *summary, const struct selection *
 		summary->vcpus[entry->vcpu].seen = true;
 		summary->vcpus[entry->vcpu].weight_ns[entry->state] += stretch_ns;
 	}
-	err = selects(selection, profile, tick, entry, &selected);
-	if (err || !selected)
-		return err;
+	TRY(selects(selection, profile, tick, entry, &selected));
+	if (!selected)
+		return NULL;
 	profile_cell_add(cell, &one);
 	profile_cell_add(&profile->selected, &one);
 	profile->not_sampled_ns += weight.not_sampled_ns;
@@ -220,11 +212,9 @@ static struct error *add_tick(struct summary *summary, const struct selection *s
 
 static struct error *add_row(struct summary *summary, const struct summary_row *row)
 {
-	struct error *err = ARRAY_RESERVE(&summary->rows, &summary->rows_room, summary->n_rows + 1);
-
-	if (!err)
-		summary->rows[summary->n_rows++] = *row;
-	return err;
+	TRY(ARRAY_RESERVE(&summary->rows, &summary->rows_room, summary->n_rows + 1));
+	summary->rows[summary->n_rows++] = *row;
+	return NULL;
 }
 
 static struct error *take_functions(struct summary *summary, const struct summary_options *options)
@@ -268,10 +258,8 @@ static struct error *take_children(struct summary *summary, const struct tree *t
 						.total = node->total,
 						.unresolved = node->unresolved,
 						.kind = kind};
-		struct error *err = add_row(summary, &row);
 
-		if (err)
-			return err;
+		TRY(add_row(summary, &row));
 	}
 	if (summary->n_rows > first)
 		qsort(summary->rows + first, summary->n_rows - first, sizeof(*summary->rows),
@@ -291,9 +279,7 @@ static struct error *take_callers_callees(struct summary *summary, const char *n
 			found = tree->nodes[i].name;
 	if (!found)
 		return NULL;
-	err = callers_callees_build(tree, found, &callers_callees);
-	if (err)
-		return err;
+	TRY(callers_callees_build(tree, found, &callers_callees));
 	summary->zoom = (struct summary_row){.name = found,
 					     .self = callers_callees.self,
 					     .total = callers_callees.total};

@@ -51,11 +51,11 @@ static void put_named(const struct guest_dump *dump, const struct named *named, 
 static struct error *put_symbol(const struct guest_dump *dump, uint64_t addr, FILE *out)
 {
 	struct named named;
-	struct error *err = symbolizer_name(dump->symbolizer, addr, FRAME_PC, &named);
 
-	if (!err && named.resolved)
+	TRY(symbolizer_name(dump->symbolizer, addr, FRAME_PC, &named));
+	if (named.resolved)
 		put_named(dump, &named, out);
-	return err;
+	return NULL;
 }
 
 static void put_bytes_of(const struct code_line *line, FILE *out)

@@ -104,10 +104,7 @@ void guest_dump_read_code(struct target *target, const struct images *images,
 
 static struct error *take_view(struct thread_listing *listing, unsigned turn)
 {
-	struct error *err = listing->target->ops->sample(listing->target, listing->sample);
-
-	if (err)
-		return err;
+	TRY(listing->target->ops->sample(listing->target, listing->sample));
 	/* The kernel's page tables are by turns those of user mode, and beside them. */
 	if (!waiting_choose_view(listing->target, listing->sample, turn % 2, &listing->regs))
 		return error_new(ERR_GUEST, "no vCPU of the guest runs a system whose threads are "
@@ -117,16 +114,15 @@ static struct error *take_view(struct thread_listing *listing, unsigned turn)
 
 static struct error *open_system(struct thread_listing *listing)
 {
-	struct error *err = guest_threads_open(&listing->memory, &listing->regs, listing->images,
-					       &listing->threads);
-
-	if (!err && !listing->threads)
-		err = error_new(
+	TRY(guest_threads_open(&listing->memory, &listing->regs, listing->images,
+			       &listing->threads));
+	if (!listing->threads)
+		return error_new(
 			ERR_GUEST,
 			!regs_show_kernel(&listing->regs)
 				? "no vCPU was ever seen in the guest's kernel: try again"
 				: "the guest runs no system whose threads are known: " SYSTEMS);
-	return err;
+	return NULL;
 }
 
 static struct error *list_running(struct thread_listing *listing)
@@ -499,25 +495,20 @@ static struct error *take(struct guest_dump_taken *taken, struct target *target,
 			  const struct session_options *options,
 			  const struct guest_dump_wanted *wanted, struct disassembler *disassembler)
 {
-	struct error *err = target_check_life(target, &taken->dump.life);
 	struct tick tick = {0};
 
-	if (!err)
-		err = prepare(taken, target, options);
-	if (!err)
-		err = take_tick(taken, &tick);
-	if (!err)
-		err = take_vcpus(taken, target, &tick, wanted, disassembler);
-	if (!err && wanted->threads)
-		err = take_listing(target, taken->images, &taken->listing);
-	if (!err && wanted->threads)
-		err = take_threads(taken, wanted->mappings);
-	if (!err)
-		err = image_locator_end(taken->locator);
+	TRY(target_check_life(target, &taken->dump.life));
+	TRY(prepare(taken, target, options));
+	TRY(take_tick(taken, &tick));
+	TRY(take_vcpus(taken, target, &tick, wanted, disassembler));
+	if (wanted->threads)
+		TRY(take_listing(target, taken->images, &taken->listing));
+	if (wanted->threads)
+		TRY(take_threads(taken, wanted->mappings));
+	TRY(image_locator_end(taken->locator));
 	/* Not before stacks are unwound: V8 enters functions in their middle, and the unwinder would follow them from their start. */
-	if (!err)
-		err = session_load_jit_names(target, options, taken->images, taken->locator);
-	return err ? err : take_memory(&taken->dump, target, wanted);
+	TRY(session_load_jit_names(target, options, taken->images, taken->locator));
+	return take_memory(&taken->dump, target, wanted);
 }
 
 static struct error *add_names(struct guest_dump *dump, const struct guest_dump_trace *trace)

@@ -290,12 +290,9 @@ static struct error *start(struct guest_launch *launch, char *const *command)
 	const char *const *words = (const char *const *)command;
 	char directory[4096];
 	size_t n = 0;
-	struct error *err = list_all(remember, launch);
 
-	if (!err)
-		err = launch_command_new(command, &launch->command);
-	if (err)
-		return err;
+	TRY(list_all(remember, launch));
+	TRY(launch_command_new(command, &launch->command));
 	while (words[n])
 		n++;
 	if (getcwd(directory, sizeof(directory)))

@@ -401,7 +401,6 @@ struct error *load_preopen(const struct load_options *options, const char *as, u
 	struct store_query query = {.store = window->store ?: STORE_DEFAULT,
 				    .guest = options->path,
 				    .as = as};
-	struct error *err;
 
 	if (!window->last_ns && !window->from && !window->to) {
 		if (strcmp(options->path, "-") && access(options->path, F_OK) &&
@@ -412,9 +411,7 @@ struct error *load_preopen(const struct load_options *options, const char *as, u
 					 options->path);
 		return preopen_input(options->path);
 	}
-	err = load_find_window(window, &query.from_unix_ns, &query.to_unix_ns);
-	if (err)
-		return err;
+	TRY(load_find_window(window, &query.from_unix_ns, &query.to_unix_ns));
 	if (query.from_unix_ns)
 		query.from_unix_ns -= earlier_ns;
 	if (query.to_unix_ns)
@@ -424,15 +421,12 @@ struct error *load_preopen(const struct load_options *options, const char *as, u
 
 struct error *load_confine(const struct load_options *options)
 {
-	struct error *err = load_preopen(options, options->path, 0);
-
-	if (!err)
-		err = symbol_cache_preopen();
-	if (!err && privilege_is_special())
-		err = preopen_output(options->output);
-	if (!err)
-		cmd_confine_reader();
-	return err;
+	TRY(load_preopen(options, options->path, 0));
+	TRY(symbol_cache_preopen());
+	if (privilege_is_special())
+		TRY(preopen_output(options->output));
+	cmd_confine_reader();
+	return NULL;
 }
 
 /* All names at once. */

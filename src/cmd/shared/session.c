@@ -49,17 +49,15 @@ static struct error *put(struct recording_writer *writer, struct symbolizer *sym
 	const struct location *at, *last;
 	uint64_t offset;
 	size_t n;
-	struct error *err = symbolizer_locate(symbolizer, frame->addr, frame->kind, &at, &n);
 
-	if (err)
-		return err;
+	TRY(symbolizer_locate(symbolizer, frame->addr, frame->kind, &at, &n));
 	last = &at[n - 1];
 	if (!last->resolved)
 		return NULL;
 	offset = location_offset(last, frame->addr);
 	tell_far(last, offset, trouble);
-	err = recording_name(writer, frame->addr, frame->kind, last->symbol, offset);
-	return err ? err : put_sources(writer, frame, at, n);
+	TRY(recording_name(writer, frame->addr, frame->kind, last->symbol, offset));
+	return put_sources(writer, frame, at, n);
 }
 
 /* A guest that is held for a larger share of the time is another guest. */

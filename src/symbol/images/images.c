@@ -492,11 +492,9 @@ unsigned images_changes(const struct images *images)
 
 struct error *images_write_nm(const struct images *images, FILE *out)
 {
-	struct error *err = NULL;
-
-	for (size_t i = 0; i < images->n && !err; i++)
+	for (size_t i = 0; i < images->n; i++)
 		if (images->mapping[i].file->symbols)
-			err = symbols_write_nm(images->mapping[i].file->symbols,
-					       images->mapping[i].slide, out);
-	return err;
+			TRY(symbols_write_nm(images->mapping[i].file->symbols,
+					     images->mapping[i].slide, out));
+	return NULL;
 }

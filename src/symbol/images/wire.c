@@ -270,7 +270,6 @@ static struct error *receive_code(struct incoming *in, struct elf_code **out)
 {
 	struct elf_code *code = *out = calloc(1, sizeof(*code));
 	struct wire_code wire;
-	struct error *err;
 
 	if (!code)
 		return error_no_memory();
@@ -286,8 +285,8 @@ static struct error *receive_code(struct incoming *in, struct elf_code **out)
 	memcpy(code->note, wire.note, sizeof(code->note));
 	memcpy(code->build_id, wire.build_id, sizeof(code->build_id));
 	code->piece = calloc(wire.n + 1, sizeof(*code->piece));
-	err = code->piece ? receive_pieces(in, wire.n, code) : error_no_memory();
-	return err ? err : receive_marks(in, wire.marks, code);
+	TRY(code->piece ? receive_pieces(in, wire.n, code) : error_no_memory());
+	return receive_marks(in, wire.marks, code);
 }
 
 static bool rule_is_sound(const struct row_rule *rule, uint32_t expressions)
@@ -363,7 +362,6 @@ struct error *image_wire_receive(FILE *in, uint64_t max, struct image_file *file
 {
 	struct incoming incoming = {in, max};
 	struct wire_head head;
-	struct error *err = NULL;
 
 	if (fread(&head, sizeof(head), 1, in) != 1)
 		return nonsense();
@@ -376,12 +374,12 @@ struct error *image_wire_receive(FILE *in, uint64_t max, struct image_file *file
 	file->threads = head.threads;
 	memcpy(file->build_id, head.build_id, sizeof(file->build_id));
 	if (head.symbols)
-		err = receive_symbols(&incoming, &head, &file->symbols);
-	if (!err && head.has_code)
-		err = receive_code(&incoming, &file->code);
-	if (!err && head.rows)
-		err = receive_rows(&incoming, &head, &file->table);
-	if (!err && !file->code && !file->symbols)
-		err = nonsense();
-	return err;
+		TRY(receive_symbols(&incoming, &head, &file->symbols));
+	if (head.has_code)
+		TRY(receive_code(&incoming, &file->code));
+	if (head.rows)
+		TRY(receive_rows(&incoming, &head, &file->table));
+	if (!file->code && !file->symbols)
+		TRY(nonsense());
+	return NULL;
 }

@@ -106,11 +106,10 @@ static struct resolved *new_batch(size_t n)
 static struct error *resolve_into(struct symbolizer *symbolizer, struct resolved *list, size_t n,
 				  uint32_t *answer)
 {
-	struct error *err = resolve_all(&symbolizer->resolver, list, n);
-
-	for (size_t i = 0; i < n && !err; i++)
+	TRY(resolve_all(&symbolizer->resolver, list, n));
+	for (size_t i = 0; i < n; i++)
 		answer[list[i].index] = list[i].answer;
-	return err;
+	return NULL;
 }
 
 struct error *symbolizer_prepare(struct symbolizer *symbolizer, const struct frame *frames,
@@ -211,15 +210,13 @@ struct error *symbolizer_locate(struct symbolizer *symbolizer, uint64_t addr, ui
 {
 	struct resolved one = {.addr = addr, .kind = kind};
 	uint32_t *answer;
-	struct error *err;
 
 	forget_if_changed(symbolizer);
-	err = find(symbolizer, addr, kind, &answer);
-	if (!err && !*answer)
-		err = resolve_into(symbolizer, &one, 1, answer);
-	if (!err)
-		give(symbolizer, *answer, out, n);
-	return err;
+	TRY(find(symbolizer, addr, kind, &answer));
+	if (!*answer)
+		TRY(resolve_into(symbolizer, &one, 1, answer));
+	give(symbolizer, *answer, out, n);
+	return NULL;
 }
 
 struct error *symbolizer_locate_node(struct symbolizer *symbolizer, const struct stacks *stacks,
@@ -247,11 +244,10 @@ struct error *symbolizer_name(struct symbolizer *symbolizer, uint64_t addr, uint
 {
 	const struct location *at;
 	size_t n;
-	struct error *err = symbolizer_locate(symbolizer, addr, kind, &at, &n);
 
-	if (!err)
-		name_of(&at[n - 1], addr, out);
-	return err;
+	TRY(symbolizer_locate(symbolizer, addr, kind, &at, &n));
+	name_of(&at[n - 1], addr, out);
+	return NULL;
 }
 
 struct error *symbolizer_name_node(struct symbolizer *symbolizer, const struct stacks *stacks,
@@ -259,11 +255,10 @@ struct error *symbolizer_name_node(struct symbolizer *symbolizer, const struct s
 {
 	const struct location *at;
 	size_t n;
-	struct error *err = symbolizer_locate_node(symbolizer, stacks, id, &at, &n);
 
-	if (!err)
-		name_of(&at[n - 1], stacks_node(stacks, id)->addr, out);
-	return err;
+	TRY(symbolizer_locate_node(symbolizer, stacks, id, &at, &n));
+	name_of(&at[n - 1], stacks_node(stacks, id)->addr, out);
+	return NULL;
 }
 
 struct texts {

@@ -248,13 +248,12 @@ static struct error *read_frames(struct core *core, bool pv, uint64_t pages)
 	const size_t size = pv ? 16 : 8;
 	struct elf_part frames, numbers;
 	uint64_t number[NUMBERS * 2];
-	struct error *err = NULL;
 
 	if (!elf_core_section(&core->elf, ".xen_pages", &frames) ||
 	    !elf_core_section(&core->elf, pv ? ".xen_p2m" : ".xen_pfn", &numbers) ||
 	    frames.size / FRAME_SIZE < pages || numbers.size / size < pages)
 		return error_new(ERR_INPUT, "it does not hold all of its memory");
-	for (uint64_t i = 0; i < pages && !err; i++) {
+	for (uint64_t i = 0; i < pages; i++) {
 		const size_t at = i % NUMBERS;
 		const uint64_t left = pages - i;
 		uint64_t gfn;
@@ -264,9 +263,9 @@ static struct error *read_frames(struct core *core, bool pv, uint64_t pages)
 			return error_new(ERR_INPUT, "it is cut off");
 		gfn = pv ? number[2 * at + 1] : number[at];
 		if (gfn >> FRAME_BITS == 0)
-			err = frame_map_add(&core->frames, gfn, 1, frames.at + i * FRAME_SIZE);
+			TRY(frame_map_add(&core->frames, gfn, 1, frames.at + i * FRAME_SIZE));
 	}
-	return err;
+	return NULL;
 }
 
 static bool read_head(const struct core *core, struct head *head)
@@ -294,7 +293,6 @@ static bool read_head(const struct core *core, struct head *head)
 static struct error *read_xen(struct core *core, bool *is_xen)
 {
 	struct head head;
-	struct error *err;
 
 	*is_xen = read_head(core, &head);
 	if (!*is_xen)
@@ -304,9 +302,7 @@ static struct error *read_xen(struct core *core, bool *is_xen)
 	if (core->elf.machine != EM_X86_64)
 		return error_new(ERR_INPUT, "it is of a guest that is none of x86");
 	describe(core, head.magic == MAGIC_PV ? "pv" : "hvm", "xl dump-core");
-	err = read_frames(core, head.magic == MAGIC_PV, head.pages);
-	if (err)
-		return err;
+	TRY(read_frames(core, head.magic == MAGIC_PV, head.pages));
 	/* Needed to read contexts: their mode is in the page tables. */
 	frame_map_sort(&core->frames);
 	return read_contexts(core, &head);
@@ -416,23 +412,22 @@ static struct error *add_memory(struct core *core, const struct elf_part *part)
 static struct error *read_qemu(struct core *core)
 {
 	struct elf_part part;
-	struct error *err = NULL;
 
 	describe(core, "qemu", "QEMU's dump-guest-memory");
 	core->base.info.arch = &arch_x86_64;
-	for (uint32_t i = 0; i < core->elf.segments && !err; i++) {
+	for (uint32_t i = 0; i < core->elf.segments; i++) {
 		if (!elf_core_segment(&core->elf, i, &part))
 			return error_new(ERR_INPUT, "it is cut off");
 		if (part.type == PT_NOTE)
-			err = read_notes(core, &part);
+			TRY(read_notes(core, &part));
 		else if (part.type == PT_LOAD)
-			err = add_memory(core, &part);
+			TRY(add_memory(core, &part));
 	}
-	if (!err && !core->vcpu)
-		err = error_new(ERR_INPUT,
-				"neither `xl dump-core` nor QEMU's dump-guest-memory of an x86 "
-				"guest wrote it (others do not tell where the page tables are)");
-	return err;
+	if (!core->vcpu)
+		return error_new(ERR_INPUT,
+				 "neither `xl dump-core` nor QEMU's dump-guest-memory of an x86 "
+				 "guest wrote it (others do not tell where the page tables are)");
+	return NULL;
 }
 
 /* Reads all but memory. ERR_INPUT with a sentence. */
@@ -443,9 +438,7 @@ static struct error *read_file(struct core *core, const char *path)
 	struct error *err;
 	bool is_xen;
 
-	err = elf_core_open(path, &core->elf);
-	if (err)
-		return err;
+	TRY(elf_core_open(path, &core->elf));
 	err = read_xen(core, &is_xen);
 	if (!is_xen)
 		err = read_qemu(core);

@@ -403,10 +403,7 @@ static struct error *no_answer(const struct gdb *gdb)
 
 struct error *gdb_connect(struct gdb *gdb, bool *halted)
 {
-	struct error *err = reach(gdb);
-
-	if (err)
-		return err;
+	TRY(reach(gdb));
 	/* The stub reports unasked that it has stopped a guest that ran. */
 	*halted = !take_packet(gdb, socket_deadline(gdb->deadline_ns, HALT_MS));
 	return gdb_ask(gdb, HELLO) ? NULL : no_answer(gdb);
@@ -415,11 +412,9 @@ struct error *gdb_connect(struct gdb *gdb, bool *halted)
 struct error *gdb_greet(struct gdb *gdb)
 {
 	const uint64_t until_ns = clock_now_ns() + ANSWER_MS * NS_PER_MS;
-	struct error *err = reach(gdb);
 	bool answered;
 
-	if (err)
-		return err;
+	TRY(reach(gdb));
 	/* QEMU reports that it has stopped the guest, gdbserver does not. */
 	(void)take_packet(gdb, socket_deadline(gdb->deadline_ns, GREETING_MS));
 	answered = gdb_ask(gdb, HELLO_ANY);
@@ -430,14 +425,9 @@ struct error *gdb_greet(struct gdb *gdb)
 
 struct error *gdb_open(const char *path, bool halted, uint64_t until_ns, struct gdb **out)
 {
-	struct error *err = prepare_unix(path, out);
-
-	if (!err) {
-		(*out)->deadline_ns = until_ns;
-		err = reach(*out);
-	}
-	if (err)
-		return err;
+	TRY(prepare_unix(path, out));
+	(*out)->deadline_ns = until_ns;
+	TRY(reach(*out));
 	if ((halted || take_packet(*out, socket_deadline((*out)->deadline_ns, ANSWER_MS))) &&
 	    gdb_ask(*out, HELLO))
 		return NULL;

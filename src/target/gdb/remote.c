@@ -196,11 +196,9 @@ static void describe(struct remote *remote, const char *address)
 
 static struct error *start_guard(struct remote *remote)
 {
-	struct error *err = guard_start(&gdb_detach_guard, &remote->detach, &remote->guard);
-
-	if (!err)
-		guard_set(guard_page(remote->guard), GUARD_STOPPED);
-	return err;
+	TRY(guard_start(&gdb_detach_guard, &remote->detach, &remote->guard));
+	guard_set(guard_page(remote->guard), GUARD_STOPPED);
+	return NULL;
 }
 
 /* A running guard cannot be told anything new: another one replaces it. */
@@ -499,11 +497,9 @@ static void read_vcpus(struct remote *remote, struct sample *sample, uint64_t be
 static struct error *read_paused(struct remote *remote, struct sample *sample)
 {
 	uint64_t began_ns;
-	struct error *err = remote_pause(remote, &began_ns);
 	bool read;
 
-	if (err)
-		return err;
+	TRY(remote_pause(remote, &began_ns));
 	read = read_registers(remote, sample);
 	if (read)
 		read_vcpus(remote, sample, began_ns);

@@ -56,14 +56,11 @@ static void use(struct target *target)
 static struct error *connect_client(bool ours, struct gdb **gdb)
 {
 	const uint64_t until_ns = peer.now_ns + OPEN_NS;
-	struct error *err;
 	bool halted;
 
 	if (ours)
 		return gdb_open("stub", false, until_ns, gdb);
-	err = gdb_prepare("unix:stub", "the stub", gdb);
-	if (err)
-		return err;
+	TRY(gdb_prepare("unix:stub", "the stub", gdb));
 	(*gdb)->deadline_ns = until_ns;
 	return gdb_connect(*gdb, &halted);
 }

@@ -136,10 +136,8 @@ void proc_maps_read(FILE *maps, bool (*each)(void *ctx, const struct proc_map *m
 struct error *proc_maps(pid_t pid, bool (*each)(void *ctx, const struct proc_map *map), void *ctx)
 {
 	FILE *maps;
-	struct error *err = proc_maps_open(pid, &maps);
 
-	if (err)
-		return err;
+	TRY(proc_maps_open(pid, &maps));
 	proc_maps_read(maps, each, ctx);
 	fclose(maps);
 	return NULL;

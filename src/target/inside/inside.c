@@ -377,12 +377,10 @@ static struct error *find_rings(struct inside *inside, const volatile sig_atomic
 {
 	const struct inside_memory *memory = &inside->memory;
 	bool whole = true;
-	struct error *err = memory->search(memory->ctx, stop, take_ring, inside, &whole);
 	uint64_t began_ns;
 	uint32_t found;
 
-	if (err)
-		return err;
+	TRY(memory->search(memory->ctx, stop, take_ring, inside, &whole));
 	found = inside->rings;
 	/* They have ticked since they were found. */
 	began_ns = clock_now_ns();
@@ -484,10 +482,8 @@ static struct error *find(const char *spec, struct name_search *search)
 static struct error *open_memory(const char *spec, struct inside_memory *out)
 {
 	struct name_search search;
-	struct error *err = find(spec, &search);
 
-	if (err)
-		return err;
+	TRY(find(spec, &search));
 	if (!search.elsewhere)
 		return inside_process(search.pid, out);
 	if (search.elsewhere->inside)

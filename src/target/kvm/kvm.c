@@ -452,10 +452,10 @@ static struct error *sample_now(struct kvm_target *kvm, struct sample *sample)
 static struct error *kvm_sample(struct target *target, struct sample *sample)
 {
 	struct kvm_target *kvm = (struct kvm_target *)target;
-	struct error *err = sample_now(kvm, sample);
 
-	if (err || guest_ram_map(kvm->ram)->n)
-		return err;
+	TRY(sample_now(kvm, sample));
+	if (guest_ram_map(kvm->ram)->n)
+		return NULL;
 	find_memory(kvm, sample);
 	if (!guest_ram_map(kvm->ram)->n)
 		return without_memory(kvm);

@@ -214,12 +214,12 @@ static void describe_way(struct process *process, const char *via)
 static struct error *watch_threads(struct process *process)
 {
 	const struct threads *threads = &process->stops.threads;
-	struct error *err = perf_new(threads->n, &process->perf);
 
-	for (uint32_t i = 0; i < threads->n && !err; i++)
+	TRY(perf_new(threads->n, &process->perf));
+	for (uint32_t i = 0; i < threads->n; i++)
 		if (threads->at[i].tid)
-			err = perf_watch(process->perf, i, threads->at[i].tid);
-	return err;
+			TRY(perf_watch(process->perf, i, threads->at[i].tid));
+	return NULL;
 }
 
 static struct error *choose_way(struct process *process, const char *via)

@@ -59,15 +59,11 @@ static bool is_socket(const char *path)
 /* Takes a socket's path, or finds a process by id or name and the sockets it was started with. */
 static struct error *find_address(const char *name, struct qemu_address *address)
 {
-	struct error *err;
-
 	if (strchr(name, '/') || is_socket(name)) {
 		snprintf(address->qmp, sizeof(address->qmp), "%s", name);
 		return NULL;
 	}
-	err = monitor_find(name, "qemu", qemu_is, &address->pid);
-	if (err)
-		return err;
+	TRY(monitor_find(name, "qemu", qemu_is, &address->pid));
 	if (!proc_group(address->pid))
 		return error_new(ERR_GUEST, "there is no process %d", (int)address->pid);
 	qemu_find_sockets(address->pid, address);
@@ -213,10 +209,8 @@ static struct error *open_via(const char *via, const struct qemu_address *addres
 static struct error *qemu_open(const char *name, const char *via, struct target **out)
 {
 	struct qemu_address address = {0};
-	struct error *err = find_address(name, &address);
 
-	if (err)
-		return err;
+	TRY(find_address(name, &address));
 	address.until_ns = clock_now_ns() + QEMU_OPEN_MS * UINT64_C(1000000);
 	if (via)
 		return open_via(via, &address, out);

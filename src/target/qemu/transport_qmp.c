@@ -293,10 +293,9 @@ enum target_life qemu_qmp_life(struct qemu *qemu)
 static struct error *open(struct qemu *qemu, const struct qemu_address *address,
 			  struct qemu_machine *machine)
 {
-	struct error *err = qemu_qmp_open(qemu, address, machine);
-
-	if (err || machine->x86)
-		return err;
+	TRY(qemu_qmp_open(qemu, address, machine));
+	if (machine->x86)
+		return NULL;
 	return error_new(ERR_GUEST, "of guests of this instruction set, QMP alone does not tell "
 				    "enough: they are read by a gdb stub of ours, which needs that "
 				    "QEMU was started without one");

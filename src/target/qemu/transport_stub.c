@@ -162,12 +162,9 @@ static struct error *name_vcpus(struct qemu *qemu)
 /* Names the vCPUs as the stub does, and finds out the instruction set. */
 static struct error *stub_prepare(struct qemu *qemu)
 {
-	struct error *err = gdb_layout_ask(qemu->gdb, &qemu->layout);
-
-	if (!err && qemu->layout.plain)
-		err = error_new(ERR_GUEST, "QEMU's gdb stub tells no system registers");
-	if (err)
-		return err;
+	TRY(gdb_layout_ask(qemu->gdb, &qemu->layout));
+	if (qemu->layout.plain)
+		return error_new(ERR_GUEST, "QEMU's gdb stub tells no system registers");
 	qemu->base.info.arch = qemu->layout.machine->arch;
 	qemu->base.copies_threads =
 		qemu->base.info.arch == &arch_x86_64 || qemu->base.info.arch == &arch_arm64;
@@ -371,9 +368,7 @@ static struct error *own_open(struct qemu *qemu, const struct qemu_address *addr
 		return err;
 	qemu->gdb->deadline_ns = address->until_ns;
 	qemu->detach = (struct gdb_detach){.fd = qemu->gdb->fd, .packet = "$D;1#b0"};
-	err = guard_start(&gdb_detach_guard, &qemu->detach, &qemu->guard);
-	if (err)
-		return err;
+	TRY(guard_start(&gdb_detach_guard, &qemu->detach, &qemu->guard));
 	guard_set(guard_page(qemu->guard), GUARD_STOPPED);
 	err = gdb_connect(qemu->gdb, &qemu->halted);
 	if (qemu->halted)
@@ -383,11 +378,10 @@ static struct error *own_open(struct qemu *qemu, const struct qemu_address *addr
 
 static struct error *own_start(struct qemu *qemu)
 {
-	struct error *err = stub_prepare(qemu);
-
-	if (!err && !qemu->halted && gdb_continue(qemu->gdb) && gdb_heard(qemu->gdb))
+	TRY(stub_prepare(qemu));
+	if (!qemu->halted && gdb_continue(qemu->gdb) && gdb_heard(qemu->gdb))
 		guard_set(guard_page(qemu->guard), GUARD_RUNNING);
-	return err;
+	return NULL;
 }
 
 /* The stub says when the guest is stopped by others, not when it goes on: then its threads run. */

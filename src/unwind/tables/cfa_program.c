@@ -71,7 +71,6 @@ static struct error *cfa_put_row(const struct cfa_program *program, const struct
 	const bool kept = program->machine->kept;
 	struct row row = {.kind = program->trap ? ROW_TRAP : ROW_CALL,
 			  .begins = kept && at == program->start};
-	struct error *err = NULL;
 
 	if (state->ra.rule.how == RULE_LOST)
 		row = (struct row){.kind = ROW_END};
@@ -82,12 +81,12 @@ static struct error *cfa_put_row(const struct cfa_program *program, const struct
 	else if (shorten_cfa(&state->cfa, &row) && shorten(&state->ra.rule, &row.ra_at) &&
 		 shorten(&state->fp.rule, &row.fp_at) && shorten(&state->sp.rule, &row.sp_at) &&
 		 row.sp_at != ROW_LOST)
-		err = kept ? table_builder_keep(builder, &state->kept, &row) : NULL;
+		TRY(kept ? table_builder_keep(builder, &state->kept, &row) : NULL);
 	else if (!kept)
 		return put_rare(program, state, at, builder);
 	else
 		row = (struct row){.kind = ROW_NONE};
-	return err ? err : table_builder_put(builder, at, &row);
+	return table_builder_put(builder, at, &row);
 }
 
 /* States that a program may remember; compilers nest them once. */

@@ -353,13 +353,11 @@ static bool has_tables(const struct part *part)
 
 static struct error *read_index(struct reading *reading, const struct part *part)
 {
-	struct error *err = NULL;
-
 	if (!has_tables(part))
 		return NULL;
-	for (uint64_t at = 0; !err && at < part->size; at += ENTRY)
-		err = read_entry(reading, part, part->addr + at);
-	return err;
+	for (uint64_t at = 0; at < part->size; at += ENTRY)
+		TRY(read_entry(reading, part, part->addr + at));
+	return NULL;
 }
 
 struct error *exidx_read(Elf *elf, const struct cfi_section *file, unsigned rank,

@@ -190,9 +190,7 @@ struct error *orc_table(const struct orc_tables *tables, struct unwind_table **o
 	*out = NULL;
 	if (!is_table(tables))
 		return NULL;
-	err = table_builder_new(&builder);
-	if (err)
-		return err;
+	TRY(table_builder_new(&builder));
 	err = table_builder_begin(builder, address_at(tables, 0),
 				  address_at(tables, tables->n - 1) + 1, 0);
 	/* The kernel takes the later of two rules for one address, as table_builder_put does. */

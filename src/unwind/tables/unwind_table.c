@@ -52,12 +52,10 @@ void table_builder_free(struct table_builder *builder)
 struct error *table_builder_begin(struct table_builder *builder, uint64_t start, uint64_t end,
 				  unsigned rank)
 {
-	struct error *err = ARRAY_RESERVE(&builder->run, &builder->run_room, builder->n_runs + 1);
-
-	if (!err)
-		builder->run[builder->n_runs++] =
-			(struct run){.start = start, .end = end, .first = builder->n, .rank = rank};
-	return err;
+	TRY(ARRAY_RESERVE(&builder->run, &builder->run_room, builder->n_runs + 1));
+	builder->run[builder->n_runs++] =
+		(struct run){.start = start, .end = end, .first = builder->n, .rank = rank};
+	return NULL;
 }
 
 static bool same_rule(const struct row *a, const struct row *b)
@@ -72,7 +70,6 @@ struct error *table_builder_put(struct table_builder *builder, uint64_t addr, co
 	struct run *run = &builder->run[builder->n_runs - 1];
 	struct row *last = run->n ? &builder->row[run->first + run->n - 1] : NULL;
 	uint64_t start = addr - run->start;
-	struct error *err;
 
 	if (addr < run->start || addr >= run->end || start > UINT32_MAX ||
 	    (last && start < last->start))
@@ -83,9 +80,7 @@ struct error *table_builder_put(struct table_builder *builder, uint64_t addr, co
 	} else if (last && same_rule(last, row)) {
 		return NULL;
 	}
-	err = ARRAY_RESERVE(&builder->row, &builder->room, builder->n + 1);
-	if (err)
-		return err;
+	TRY(ARRAY_RESERVE(&builder->row, &builder->room, builder->n + 1));
 	builder->row[builder->n] = *row;
 	builder->row[builder->n++].start = (uint32_t)start;
 	run->n++;
@@ -111,14 +106,12 @@ static bool put_expression(struct table_builder *builder, struct row_rule *rule,
 
 static struct error *reserve_rare(struct table_builder *builder)
 {
-	struct error *err =
-		ARRAY_RESERVE(&builder->table.rare, &builder->rare_room, builder->table.n_rare + 1);
-
+	TRY(ARRAY_RESERVE(&builder->table.rare, &builder->rare_room, builder->table.n_rare + 1));
 	/* Four expressions, none longer than its 16-bit length can say. */
-	if (!err && builder->table.n_expressions < EXPRESSIONS_MAX)
-		err = ARRAY_RESERVE(&builder->table.expressions, &builder->expressions_room,
-				    builder->table.n_expressions + 4 * (size_t)UINT16_MAX);
-	return err;
+	if (builder->table.n_expressions < EXPRESSIONS_MAX)
+		TRY(ARRAY_RESERVE(&builder->table.expressions, &builder->expressions_room,
+				  builder->table.n_expressions + 4 * (size_t)UINT16_MAX));
+	return NULL;
 }
 
 /* Keeps the rule, or finds that it is the one before; false: there are too many. */
@@ -143,10 +136,8 @@ struct error *table_builder_put_rare(struct table_builder *builder, uint64_t add
 {
 	struct row row = {.kind = ROW_NONE};
 	struct row_rare new = *rare;
-	struct error *err = builder->table.n_rare == RARE_MAX ? NULL : reserve_rare(builder);
 
-	if (err)
-		return err;
+	TRY(builder->table.n_rare == RARE_MAX ? NULL : reserve_rare(builder));
 	if (builder->table.n_rare < RARE_MAX && keep_rare(builder, &new, bytes))
 		row = (struct row){.kind = ROW_RARE,
 				   .cfa_offset = (int32_t)builder->table.n_rare - 1};

@@ -138,9 +138,9 @@ static struct error *put_name(const struct page_parts *parts, const char *full, 
 {
 	size_t len = strlen(full);
 	const char *name = short_names_get(parts->shorts, full, &len);
-	struct error *err = put_text(bytes, full);
 
-	return err ? err : put_text(bytes, strcmp(name, full) ? name : "");
+	TRY(put_text(bytes, full));
+	return put_text(bytes, strcmp(name, full) ? name : "");
 }
 
 static void put_color(struct bytes *bytes, uint32_t color)

@@ -367,10 +367,8 @@ static struct error *begin_side(const struct page_side *from, struct tree_side *
 {
 	const uint32_t n = stacks_count(from->profile->stacks);
 	uint32_t answers = 0;
-	struct error *err = symbolizer_prepare_stacks(from->symbolizer, from->profile->stacks);
 
-	if (err)
-		return err;
+	TRY(symbolizer_prepare_stacks(from->symbolizer, from->profile->stacks));
 	side->from = from;
 	side->frames = symbolizer_frames(from->symbolizer);
 	for (uint32_t i = 0; i < side->frames->n; i++) {
