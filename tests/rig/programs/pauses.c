@@ -61,7 +61,10 @@ static struct error *run(const char *guest, unsigned long n)
 	if (!err)
 		err = look_often(capture, n, &paused, &whole);
 	if (!err) {
-		printf("{\"retakes\": %" PRIu64 ", ", capture_retries(capture));
+		struct sampler_result result = {0};
+
+		capture_tell(capture, &result);
+		printf("{\"retakes\": %" PRIu64 ", ", result.retakes);
 		print_histogram("paused", &paused);
 		printf(", ");
 		print_histogram("whole", &whole);
