@@ -375,10 +375,10 @@ static struct error *read_records(struct perf_file *d, struct perf_piece piece)
 		}
 		record = (struct perf_piece){start, (uint64_t)(piece.at - start)};
 		TRY(sort_out(d, record));
-		if (!take(&piece, behind(record), &at))
+		if (!take(&piece, behind(record), &at)) {
 			d->cut = true;
-		if (d->cut)
 			return NULL;
+		}
 	}
 	return NULL;
 }

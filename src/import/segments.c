@@ -373,6 +373,8 @@ static struct error *take_end(void *ctx, const struct recording_end *end)
 	copy.retakes += sum->retakes;
 	copy.failed += sum->failed;
 	copy.given_up += sum->given_up;
+	copy.waiting += sum->waiting;
+	copy.unproven += sum->unproven;
 	recording_end_free(sum);
 	*sum = copy;
 	return NULL;

@@ -46,7 +46,10 @@ static struct memory_file record(const struct minute *minute)
 					    .max_cpu = period > 1 ? 0.01 : 0,
 					    .images = {&image, 1},
 					    .start_unix_ns = START + minute->start * S_NS};
-	const struct recording_end end = {.elapsed_ns = minute->ticks * period * S_NS, .missed = 2};
+	const struct recording_end end = {.elapsed_ns = minute->ticks * period * S_NS,
+					  .missed = 2,
+					  .waiting = 3,
+					  .unproven = 1};
 	const struct recorded_thread thread = {.pid = 7,
 					       .tid = 7,
 					       .name = minute->id,
@@ -135,6 +138,8 @@ static void test_segments_of_a_run_are_one_recording(void **state)
 	assert_int_equal(profile->info.start_unix_ns, START);
 	assert_int_equal(profile->last_ns, 119 * S_NS);
 	assert_int_equal(profile->end.missed, 4);
+	assert_int_equal(profile->end.waiting, 6);
+	assert_int_equal(profile->end.unproven, 2);
 	assert_int_equal(profile->n_threads, 1);
 	assert_false(profile->cut);
 	profile_free(profile);

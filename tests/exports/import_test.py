@@ -307,6 +307,16 @@ class Others(Imported):
         report = self.report(self.write('cut.data', content[:start + size // 2]))
         self.assertEqual(report['ticks']['reason'], 'the file stops in the middle')
 
+    def test_compressed_perf_data_of_a_writer_that_was_killed_has_all_samples_until_then(self):
+        path = self.perf('-z')
+        content = bytearray(path.read_bytes())
+        start, size = struct.unpack_from('<QQ', content, 40)
+        # The size is written at the end, and the sections behind the data.
+        struct.pack_into('<Q', content, 48, 0)
+        report = self.report(self.write('killed.data', bytes(content[:start + size])))
+        self.assertEqual(report['ticks']['reason'], 'the file stops in the middle')
+        self.assertEqual(report['stacks']['selected'], self.report(path)['stacks']['selected'])
+
     def test_several_processes_with_the_same_file(self):
         self.lacks('perf', 'linux-perf')
         path = self.directory / 'several.data'
