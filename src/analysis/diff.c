@@ -374,13 +374,14 @@ static struct error *judge_nodes(struct tree_pair *pair)
 	return NULL;
 }
 
-static struct error *build(const struct tree_sides *sides, const struct tree_options *options,
-			   struct tree_pair *pair)
+struct error *tree_pair_build(const struct tree_sides *sides, const struct tree_options *options,
+			      struct tree_pair *pair)
 {
 	FREED uint64_t *before = NULL;
 	FREED uint64_t *after = NULL;
 	uint32_t n_before;
 
+	*pair = (struct tree_pair){0};
 	TRY(tree_new(&pair->tree));
 	TRY(add_side(sides, 0, options, pair->tree, &before));
 	n_before = pair->tree->n;
@@ -393,18 +394,6 @@ static struct error *build(const struct tree_sides *sides, const struct tree_opt
 		return error_no_memory();
 	compare(pair->tree, n_before, before, after, pair->nodes);
 	return judge_nodes(pair);
-}
-
-struct error *tree_pair_build(const struct tree_sides *sides, const struct tree_options *options,
-			      struct tree_pair *out)
-{
-	struct error *err;
-
-	*out = (struct tree_pair){0};
-	err = build(sides, options, out);
-	if (err)
-		tree_pair_free(out);
-	return err;
 }
 
 void tree_pair_free(struct tree_pair *pair)

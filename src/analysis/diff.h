@@ -136,8 +136,9 @@ struct tree_pair {
 	double draws[2];
 };
 
+/* After an error *pair is to be freed, too. */
 struct error *tree_pair_build(const struct tree_sides *sides, const struct tree_options *options,
-			      struct tree_pair *out);
+			      struct tree_pair *pair);
 void tree_pair_free(struct tree_pair *pair);
 
 #endif

@@ -217,18 +217,17 @@ static void sum(const struct tree *tree, struct flat *flat, const uint32_t *row_
 struct error *flat_new(const struct tree *tree, struct flat **out)
 {
 	FREED uint32_t *rows = calloc(tree->n, sizeof(*rows));
-	struct flat *flat = NULL;
-	struct error *err = rows ? flat_begin(&flat) : error_no_memory();
+	ENDED_BY(flat_end) struct flat *flat = NULL;
 
-	for (uint32_t i = 1; i < tree->n && !err; i++)
-		err = row_of(flat, tree->nodes[i].name, tree->nodes[i].unresolved, &rows[i]);
-	if (err) {
-		flat_free(flat);
-		return err;
-	}
+	if (!rows)
+		return error_no_memory();
+	TRY(flat_begin(&flat));
+	for (uint32_t i = 1; i < tree->n; i++)
+		TRY(row_of(flat, tree->nodes[i].name, tree->nodes[i].unresolved, &rows[i]));
 	sum(tree, flat, rows);
 	sort_rows(flat, NULL);
 	*out = flat;
+	flat = NULL;
 	return NULL;
 }
 
@@ -262,22 +261,19 @@ struct error *flat_choose(const struct profile *profile, struct symbolizer *symb
 			  double least, const char **names, size_t room, size_t *n)
 {
 	const double least_weight = least * (double)profile->selected.weight_ns;
-	struct flat *flat = NULL;
-	struct error *err = flat_begin(&flat);
+	ENDED_BY(flat_end) struct flat *flat = NULL;
 
 	*n = 0;
-	if (!err)
-		err = flat_add(flat, profile, symbolizer, NULL);
-	if (!err)
-		flat_sort(flat);
-	for (size_t i = 0; !err && i < flat->n && *n < room; i++) {
+	TRY(flat_begin(&flat));
+	TRY(flat_add(flat, profile, symbolizer, NULL));
+	flat_sort(flat);
+	for (size_t i = 0; i < flat->n && *n < room; i++) {
 		const struct flat_row *row = &flat->rows[i];
 
 		if (row->total.weight_ns && (double)row->total.weight_ns >= least_weight)
 			names[(*n)++] = row->name;
 	}
-	flat_free(flat);
-	return err;
+	return NULL;
 }
 
 /* Callers to visit, where one counts for each call of the function: some seconds. */
@@ -354,23 +350,17 @@ struct error *callers_callees_build(const struct tree *tree, const char *name,
 	FREED uint32_t *node = calloc(tree->n, sizeof(*node));
 	FREED bool *inside = calloc(tree->n, sizeof(*inside));
 	struct builder b = {.tree = tree, .result = out, .node = node, .inside = inside};
-	struct error *err;
 
 	*out = (struct callers_callees){.name = name};
-	err = node && inside ? tree_new(&out->callers) : error_no_memory();
-	if (!err)
-		err = tree_new(&out->callees);
-	for (uint32_t i = 1; i < tree->n && !err; i++)
-		err = visit(&b, i);
-	if (!err) {
-		out->callers->nodes[0].name = out->callees->nodes[0].name = name;
-		err = tree_sum(out->callers);
-	}
-	if (!err)
-		err = tree_sum(out->callees);
-	if (err)
-		callers_callees_free(out);
-	return err;
+	if (!node || !inside)
+		return error_no_memory();
+	TRY(tree_new(&out->callers));
+	TRY(tree_new(&out->callees));
+	for (uint32_t i = 1; i < tree->n; i++)
+		TRY(visit(&b, i));
+	out->callers->nodes[0].name = out->callees->nodes[0].name = name;
+	TRY(tree_sum(out->callers));
+	return tree_sum(out->callees);
 }
 
 void callers_callees_free(struct callers_callees *result)

@@ -45,6 +45,7 @@ void flat_sort(struct flat *flat);
 /* The tree must be summed and not reversed. Rows point to the names of its nodes. */
 struct error *flat_new(const struct tree *tree, struct flat **out);
 void flat_free(struct flat *flat);
+OWNED_POINTER(flat)
 
 /* Sorts by total time instead. */
 void flat_sort_by_total(struct flat *flat);
@@ -72,7 +73,10 @@ struct callers_callees {
 	struct tree *callees;
 };
 
-/* `name` is a pointer that the tree's nodes have. The tree is summed and not reversed. */
+/*
+ * `name` is a pointer that the tree's nodes have. The tree is summed and not
+ * reversed. After an error *out is to be freed, too.
+ */
 struct error *callers_callees_build(const struct tree *tree, const char *name,
 				    struct callers_callees *out);
 void callers_callees_free(struct callers_callees *result);

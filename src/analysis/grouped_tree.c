@@ -484,8 +484,6 @@ struct error *grouped_tree_build(const struct profile *profile, struct symbolize
 	*out = (struct grouped_tree){0};
 	err = build(&b);
 	bytes_free(&b.labels.text);
-	if (err)
-		grouped_tree_free(out);
 	return err;
 }
 

@@ -77,7 +77,7 @@ struct grouped_tree {
 
 /*
  * Keys of whole samples need a profile that was loaded with filter.divide.
- * `images` may be NULL.
+ * `images` may be NULL. After an error *out is to be freed, too.
  */
 struct error *grouped_tree_build(const struct profile *profile, struct symbolizer *symbolizer,
 				 const struct images *images,

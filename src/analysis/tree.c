@@ -249,19 +249,13 @@ double tree_min_weight(const struct profile_cell *all, double share)
 struct error *tree_build(const struct profile *profile, struct symbolizer *symbolizer,
 			 const struct tree_options *options, struct tree **out)
 {
-	struct tree *tree;
-	struct error *err = tree_new(&tree);
+	ENDED_BY(tree_end) struct tree *tree = NULL;
 
-	if (err)
-		return err;
-	err = tree_add(tree, profile, symbolizer, NULL, options);
-	if (!err)
-		err = tree_sum(tree);
-	if (err) {
-		tree_free(tree);
-		return err;
-	}
+	TRY(tree_new(&tree));
+	TRY(tree_add(tree, profile, symbolizer, NULL, options));
+	TRY(tree_sum(tree));
 	*out = tree;
+	tree = NULL;
 	return NULL;
 }
 
@@ -444,11 +438,10 @@ static struct error *go_on(struct tree_picker *picker, struct tree *tree, uint32
 	const uint32_t before = tree->n;
 	const struct location *function = &picker->next.step->functions[picker->next.step->left];
 	const struct steps here = picker->here;
-	struct error *err = tree_child(tree, *node, function->function, node);
-	struct tree_node *now = &tree->nodes[*node];
+	struct tree_node *now;
 
-	if (err)
-		return err;
+	TRY(tree_child(tree, *node, function->function, node));
+	now = &tree->nodes[*node];
 	now->unresolved = !function->resolved;
 	now->inlined = function->inlined && (*node >= before || now->inlined);
 	picker->here = picker->next;

@@ -7,6 +7,7 @@
  * the root ("all"); a parent's index is smaller than its children's.
  */
 
+#include "base/owned.h"
 #include "profile/profile.h"
 #include "symbol/names/symbolizer.h"
 
@@ -41,6 +42,7 @@ struct tree {
 
 struct error *tree_new(struct tree **out);
 void tree_free(struct tree *tree);
+OWNED_POINTER(tree)
 
 /* Finds or adds the child; names are compared as pointers. */
 struct error *tree_child(struct tree *tree, uint32_t parent, const char *name, uint32_t *child);

@@ -416,11 +416,8 @@ static struct error *order_levels(const struct level *level, struct descent *d)
 	for (uint32_t id = STACK_ROOT + 1; id < n; id++) {
 		const struct location *functions;
 		size_t count;
-		struct error *err =
-			symbolizer_locate_node(adding->symbolizer, stacks, id, &functions, &count);
 
-		if (err)
-			return err;
+		TRY(symbolizer_locate_node(adding->symbolizer, stacks, id, &functions, &count));
 		d->at[id] = level_of(d, stacks, id) + (uint32_t)count;
 		if (d->at[id] > STACKS_MAX_NODES)
 			return too_deep();

@@ -26,6 +26,13 @@
 /* Of any type: `end` gets the variable's address. */
 #define ENDED_BY(end) __attribute__((cleanup(end)))
 
+/* Defines NAME_end() for ENDED_BY, of variables that are pointers to what NAME_free() frees; NULL is nothing. */
+#define OWNED_POINTER(name)                             \
+	static inline void name##_end(struct name **at) \
+	{                                               \
+		name##_free(*at);                       \
+	}
+
 /* `at`: a pointer to a pointer of any type, which may be NULL. */
 static inline void owned_free(const void *at)
 {

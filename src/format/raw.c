@@ -87,13 +87,11 @@ struct error *raw_frame(uint64_t addr, const struct named *named, struct bytes *
 
 struct error *raw_write_frame(uint64_t addr, const struct named *named, FILE *out)
 {
-	struct bytes line = {0};
-	struct error *err = raw_frame(addr, named, &line);
+	ENDED_BY(bytes_free) struct bytes line = {0};
 
-	if (!err)
-		fwrite(line.data, 1, line.len, out);
-	bytes_free(&line);
-	return err;
+	TRY(raw_frame(addr, named, &line));
+	fwrite(line.data, 1, line.len, out);
+	return NULL;
 }
 
 void raw_write_end(size_t n_frames, uint64_t times, FILE *out)

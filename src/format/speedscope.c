@@ -268,9 +268,8 @@ static struct error *title_of(const struct speedscope *s, const struct track *tr
 {
 	FREED char *name =
 		thread ? group_thread_name(s->job->profile, track->thread, GROUP_THREAD) : NULL;
+	FREED char *text = NULL;
 	const char *guest;
-	char *text;
-	struct error *err;
 
 	TRY(format_guest_name(s->job, &guest));
 	if (!thread && format_is_imported(s->job)) {
@@ -282,9 +281,7 @@ static struct error *title_of(const struct speedscope *s, const struct track *tr
 	if ((thread ? asprintf(&text, "%s %s", guest, name)
 		    : asprintf(&text, "%s vCPU %u", guest, track->vcpu)) < 0)
 		return error_no_memory();
-	err = symbolizer_intern(s->job->symbolizer, text, title);
-	free(text);
-	return err;
+	return symbolizer_intern(s->job->symbolizer, text, title);
 }
 
 static struct error *put_profile(struct speedscope *s, const struct track *track)

@@ -331,16 +331,13 @@ static int by_time(const void *left, const void *right)
 static struct error *tell_thread(struct merge *merge, const char *guest,
 				 const struct recorded_thread *thread)
 {
+	FREED char *process = NULL;
 	struct recorded_thread told = *thread;
-	struct error *err;
-	char *process;
 
 	if (asprintf(&process, "%s:%s", guest, thread->process) < 0)
 		return error_no_memory();
 	told.process = process;
-	err = recording_thread(merge->writer, &told);
-	free(process);
-	return err;
+	return recording_thread(merge->writer, &told);
 }
 
 static struct error *tell_threads(struct merge *merge)

@@ -149,17 +149,15 @@ static struct error *read_feature(struct perf_file *d, unsigned feature, struct 
 /* Sections stand behind the data, in the order of their bits; a file that was cut has none. */
 static struct error *read_features(struct perf_file *d, const uint8_t *bits, uint64_t at)
 {
-	struct error *err = NULL;
-
-	for (unsigned i = 0; i < FEATURES && !err; i++) {
+	for (unsigned i = 0; i < FEATURES; i++) {
 		if (!(bits[i / 8] >> i % 8 & 1))
 			continue;
 		if (at > d->all.len || d->all.len - at < 16)
 			return NULL;
-		err = read_feature(d, i, section(d, d->all.at + at));
+		TRY(read_feature(d, i, section(d, d->all.at + at)));
 		at += 16;
 	}
-	return err;
+	return NULL;
 }
 
 /* The event that a record with this id belongs to. */

@@ -359,13 +359,11 @@ static struct error *load_thread(void *ctx, uint32_t number, const struct record
 {
 	struct loading *loading = ctx;
 	struct profile *profile = loading->profile;
-	struct error *err =
-		ARRAY_RESERVE(&profile->threads, &loading->threads_cap, profile->n_threads + 1);
 
-	if (!err)
-		err = recorded_thread_copy(thread, &profile->threads[profile->n_threads]);
-	profile->n_threads += !err;
-	return err;
+	TRY(ARRAY_RESERVE(&profile->threads, &loading->threads_cap, profile->n_threads + 1));
+	TRY(recorded_thread_copy(thread, &profile->threads[profile->n_threads]));
+	profile->n_threads++;
+	return NULL;
 }
 
 static int by_address(const void *left, const void *right)
@@ -451,8 +449,7 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 					    .exits = load_exits,
 					    .locations = load_locations,
 					    .end = load_end};
-	struct profile *profile = calloc(1, sizeof(*profile));
-	struct error *err;
+	ENDED_BY(profile_end) struct profile *profile = calloc(1, sizeof(*profile));
 
 	if (!profile)
 		return error_no_memory();
@@ -461,26 +458,20 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 	profile->to_ns = filter->to_ns;
 	profile->stacks = filter->stacks;
 	profile->shares_stacks = filter->stacks != NULL;
-	err = filter->stacks ? NULL : stacks_new(&profile->stacks);
-	if (!err)
-		err = recorded_locations_new(&profile->locations);
-	if (!err && filter->divide)
-		err = breakdown_new(&profile->breakdown);
-	if (!err)
-		err = begin_cells(&loading);
-	if (!err)
-		err = source_read(path, profile->stacks, &visitor, &profile->cut);
-	if (!err)
-		err = end_pending(&loading);
-	if (!err && filter->listener && filter->listener->end)
-		err = filter->listener->end(filter->listener->ctx);
-	if (err) {
-		profile_free(profile);
-		return err;
-	}
+	if (!filter->stacks)
+		TRY(stacks_new(&profile->stacks));
+	TRY(recorded_locations_new(&profile->locations));
+	if (filter->divide)
+		TRY(breakdown_new(&profile->breakdown));
+	TRY(begin_cells(&loading));
+	TRY(source_read(path, profile->stacks, &visitor, &profile->cut));
+	TRY(end_pending(&loading));
+	if (filter->listener && filter->listener->end)
+		TRY(filter->listener->end(filter->listener->ctx));
 	sort_names(profile);
 	attach_locations(profile);
 	*out = profile;
+	profile = NULL;
 	return NULL;
 }
 

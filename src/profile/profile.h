@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/histogram.h"
+#include "base/owned.h"
 #include "base/sample_types.h"
 #include "profile/weighting.h"
 #include "recording/recording.h"
@@ -184,6 +185,7 @@ struct profile {
 struct error *profile_load(const char *path, const struct profile_filter *filter,
 			   struct profile **out);
 void profile_free(struct profile *profile);
+OWNED_POINTER(profile)
 
 /* Frees the samples by stack, where nothing asks for them any more. */
 static inline void profile_drop_cells(struct profile *profile)

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 #include "import/import.h"
 
 /* 0, the root, for what is not in it. */
@@ -54,19 +55,18 @@ static struct error *row_number(struct bucketing *b, const struct time_bucket_ro
 static struct error *index_rows(struct bucketing *b)
 {
 	const struct time_buckets *buckets = b->buckets;
-	struct error *err;
 	uint32_t number;
 	bool added;
 
 	ids_free(b->ids);
 	b->ids = NULL;
-	err = ids_new(&b->ids);
+	TRY(ids_new(&b->ids));
 	b->first = buckets->n_rows;
 	while (b->first > b->reduced && buckets->rows[b->first - 1].bucket == b->current)
 		b->first--;
-	for (size_t i = b->first; i < buckets->n_rows && !err; i++)
-		err = row_number(b, &buckets->rows[i], &number, &added);
-	return err;
+	for (size_t i = b->first; i < buckets->n_rows; i++)
+		TRY(row_number(b, &buckets->rows[i], &number, &added));
+	return NULL;
 }
 
 static int by_row(const void *left, const void *right)
@@ -217,8 +217,8 @@ uint64_t time_buckets_length(uint64_t last_ns, uint64_t ticks)
 	return length;
 }
 
-/* Sorts the rows; frees all of them after an error. */
-static void finish(struct bucketing *b, const struct profile *profile, bool failed)
+/* Sorts the rows. */
+static void finish(struct bucketing *b, const struct profile *profile)
 {
 	struct time_buckets *out = b->buckets;
 
@@ -228,8 +228,6 @@ static void finish(struct bucketing *b, const struct profile *profile, bool fail
 			 : (uint32_t)((profile->last_ns - out->first_ns) / out->bucket_ns) + 1;
 	if (out->n_rows)
 		qsort(out->rows, out->n_rows, sizeof(*out->rows), by_row);
-	if (failed)
-		time_buckets_free(out);
 }
 
 struct error *time_buckets_read(const char *path, const struct profile *profile,
@@ -256,7 +254,7 @@ struct error *time_buckets_read(const char *path, const struct profile *profile,
 		err = source_read(path, profile->stacks, &visitor, &cut);
 	if (!err)
 		err = reduce(&r.bucketing);
-	finish(&r.bucketing, profile, err);
+	finish(&r.bucketing, profile);
 	return err;
 }
 
@@ -285,17 +283,15 @@ struct heat_log {
 
 struct error *heat_log_new(uint32_t rows, bool by_stack, struct heat_log **out)
 {
-	struct heat_log *log = calloc(1, sizeof(*log));
-	struct error *err = log ? NULL : error_no_memory();
+	FREED struct heat_log *log = calloc(1, sizeof(*log));
 
-	if (log && by_stack)
-		err = ids_new(&log->ids);
-	if (err) {
-		free(log);
-		return err;
-	}
+	if (!log)
+		return error_no_memory();
+	if (by_stack)
+		TRY(ids_new(&log->ids));
 	log->rows = rows;
 	*out = log;
+	log = NULL;
 	return NULL;
 }
 

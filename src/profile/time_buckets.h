@@ -74,7 +74,7 @@ uint64_t time_buckets_length(uint64_t last_ns, uint64_t ticks);
  * `out` tells where the first bucket begins, how long each is at first (0: as
  * above, from the recording's start on), and its reducer, if it has one.
  * There are more than `max_rows` rows only if one bucket has more than half of
- * that.
+ * that. After an error *out is to be freed, too.
  */
 struct error *time_buckets_read(const char *path, const struct profile *profile,
 				const struct profile_filter *filter, const struct node_map *nodes,

@@ -479,17 +479,14 @@ struct error *recording_read(const char *path, struct stacks *stacks,
 {
 	struct recording_file file;
 	struct bytes nothing = {0};
-	struct stacks *own = NULL;
+	ENDED_BY(stacks_end) struct stacks *own = NULL;
 	struct error *err;
 
 	*cut = true;
 	if (!stacks)
 		TRY(stacks_new(&own));
-	err = recording_file_open(path, &file);
-	if (!err) {
-		err = recording_read_file(&file, &nothing, stacks ?: own, visitor, cut);
-		error_free(recording_file_close(&file));
-	}
-	stacks_free(own);
+	TRY(recording_file_open(path, &file));
+	err = recording_read_file(&file, &nothing, stacks ?: own, visitor, cut);
+	error_free(recording_file_close(&file));
 	return err;
 }

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/owned.h"
 #include "unwind/unwind.h"
 
 #define STACK_ROOT 0u
@@ -38,6 +39,7 @@ struct stacks;
 
 struct error *stacks_new(struct stacks **out);
 void stacks_free(struct stacks *stacks);
+OWNED_POINTER(stacks)
 
 /*
  * Limits the store to `bytes` of memory; it grows by doubling, and keeps the

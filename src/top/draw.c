@@ -293,7 +293,6 @@ static struct error *put_stack(const struct top_picture *p, struct text_buffer *
 {
 	const struct profile *profile = &p->summary->profile;
 	uint32_t id = p->summary->hottest;
-	struct error *err = NULL;
 
 	if (!p->keys)
 		text_buffer_end_line(buffer);
@@ -301,13 +300,13 @@ static struct error *put_stack(const struct top_picture *p, struct text_buffer *
 			100 * part_of(profile->cells.at[id].weight_ns,
 				      profile->selected.weight_ns));
 	text_buffer_end_line(buffer);
-	while (id != STACK_ROOT && text_buffer_left(buffer) && !err) {
+	while (id != STACK_ROOT && text_buffer_left(buffer)) {
 		const struct stack_node *frame = stacks_node(profile->stacks, id);
 		const struct location *at;
 		size_t n = 0;
 
-		err = symbolizer_locate(p->symbolizer, frame->addr, frame->kind, &at, &n);
-		for (size_t i = 0; i < n && text_buffer_left(buffer) && !err; i++) {
+		TRY(symbolizer_locate(p->symbolizer, frame->addr, frame->kind, &at, &n));
+		for (size_t i = 0; i < n && text_buffer_left(buffer); i++) {
 			size_t len = strlen(at[i].function);
 
 			text_buffer_put(buffer, at[i].resolved ? STYLE_PLAIN : STYLE_DIM, "  %s%s",
@@ -317,7 +316,7 @@ static struct error *put_stack(const struct top_picture *p, struct text_buffer *
 		}
 		id = frame->parent;
 	}
-	return err;
+	return NULL;
 }
 
 static void put_help(struct text_buffer *buffer)
@@ -332,14 +331,11 @@ struct error *top_draw(const struct top_picture *p, struct text_buffer *buffer, 
 {
 	const bool stack = !p->view->hide_stack && p->summary->hottest != STACK_ROOT &&
 			   buffer->height >= ROOM_FOR_STACK;
-	struct error *err = NULL;
 	size_t end;
 
-	for (size_t i = 0; i < p->summary->n_rows && !err; i++)
-		err = short_names_add(p->names, p->summary->rows[i].name,
-				      strlen(p->summary->rows[i].name));
-	if (err)
-		return err;
+	for (size_t i = 0; i < p->summary->n_rows; i++)
+		TRY(short_names_add(p->names, p->summary->rows[i].name,
+				    strlen(p->summary->rows[i].name)));
 	put_first_line(p, buffer);
 	if (p->view->help) {
 		put_help(buffer);
@@ -354,7 +350,7 @@ struct error *top_draw(const struct top_picture *p, struct text_buffer *buffer, 
 	put_functions(p, *rows, buffer);
 	if (stack) {
 		buffer->line = p->keys || buffer->line > end ? end : buffer->line;
-		err = put_stack(p, buffer);
+		TRY(put_stack(p, buffer));
 	}
-	return !err && buffer->no_memory ? error_no_memory() : err;
+	return buffer->no_memory ? error_no_memory() : NULL;
 }

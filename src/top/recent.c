@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/owned.h"
 
 /* Both lists may begin with forgotten entries, which are removed now and then. */
 struct recent_ticks {
@@ -92,8 +93,7 @@ static struct error *make_room(struct recent_ticks *recent, uint32_t entries)
 	       recent->n_entries - recent->first_entry + entries > RECENT_MAX_ENTRIES)
 		drop_first(recent);
 	TRY(ARRAY_RESERVE(&recent->ticks, &recent->room, recent->n + 1));
-	TRY(ARRAY_RESERVE(&recent->entries, &recent->room_entries, recent->n_entries + entries));
-	return NULL;
+	return ARRAY_RESERVE(&recent->entries, &recent->room_entries, recent->n_entries + entries);
 }
 
 struct error *recent_add(struct recent_ticks *recent, const struct tick *tick)
@@ -193,7 +193,6 @@ static struct error *add_tick(struct summary *summary, const struct selection *s
 {
 	struct profile *profile = &summary->profile;
 	uint64_t before = profile->selected.weight_ns;
-	struct error *err = NULL;
 	double selected;
 
 	weighting_tick(weighting, tick);
@@ -202,12 +201,12 @@ static struct error *add_tick(struct summary *summary, const struct selection *s
 	histogram_add(&profile->pauses, tick->paused_ns);
 	profile->without_pause += !tick->paused_ns;
 	summary->span_ns += tick->weight_ns;
-	for (uint32_t i = 0; i < tick->n && !err; i++)
-		err = add_entry(summary, selection, weighting, tick, &tick->entries[i]);
+	for (uint32_t i = 0; i < tick->n; i++)
+		TRY(add_entry(summary, selection, weighting, tick, &tick->entries[i]));
 	selected = (double)(profile->selected.weight_ns - before);
 	profile->tick_weights += selected;
 	profile->tick_weights_squared += selected * selected;
-	return err;
+	return NULL;
 }
 
 static struct error *add_row(struct summary *summary, const struct summary_row *row)
@@ -219,14 +218,12 @@ static struct error *add_row(struct summary *summary, const struct summary_row *
 
 static struct error *take_functions(struct summary *summary, const struct summary_options *options)
 {
-	struct flat *flat;
-	struct error *err = flat_new(summary->grouped.tree, &flat);
+	ENDED_BY(flat_end) struct flat *flat = NULL;
 
-	if (err)
-		return err;
+	TRY(flat_new(summary->grouped.tree, &flat));
 	if (options->by_total)
 		flat_sort_by_total(flat);
-	for (size_t i = 0; i < flat->n && !err; i++) {
+	for (size_t i = 0; i < flat->n; i++) {
 		const struct flat_row *from = &flat->rows[i];
 		const struct summary_row row = {.name = from->name,
 						.self = from->self,
@@ -234,10 +231,9 @@ static struct error *take_functions(struct summary *summary, const struct summar
 						.unresolved = from->unresolved};
 
 		if (!options->only || !regexec(options->only, from->name, 0, NULL, 0))
-			err = add_row(summary, &row);
+			TRY(add_row(summary, &row));
 	}
-	flat_free(flat);
-	return err;
+	return NULL;
 }
 
 static int by_weight(const void *left, const void *right)
@@ -271,8 +267,7 @@ static struct error *take_callers_callees(struct summary *summary, const char *n
 {
 	const struct tree *tree = summary->grouped.tree;
 	const char *found = NULL;
-	struct callers_callees callers_callees;
-	struct error *err;
+	ENDED_BY(callers_callees_free) struct callers_callees callers_callees = {0};
 
 	for (uint32_t i = 1; i < tree->n && !found; i++)
 		if (!strcmp(tree->nodes[i].name, name))
@@ -283,11 +278,8 @@ static struct error *take_callers_callees(struct summary *summary, const char *n
 	summary->zoom = (struct summary_row){.name = found,
 					     .self = callers_callees.self,
 					     .total = callers_callees.total};
-	err = take_children(summary, callers_callees.callers, ROW_CALLER);
-	if (!err)
-		err = take_children(summary, callers_callees.callees, ROW_CALLEE);
-	callers_callees_free(&callers_callees);
-	return err;
+	TRY(take_children(summary, callers_callees.callers, ROW_CALLER));
+	return take_children(summary, callers_callees.callees, ROW_CALLEE);
 }
 
 /* Adds up the ticks. */
@@ -347,20 +339,13 @@ struct error *summary_make(struct recent_ticks *recent, struct stacks *stacks, u
 {
 	const enum group_key by = options->inside ? GROUP_FUNCTION : options->by;
 	const struct grouped_tree_options how = {.keys = {.at = {by}, .n = 1}};
-	struct error *err = begin(out, stacks, vcpus, options, by);
 
-	if (!err)
-		err = add_ticks(out, recent, options);
-	if (!err)
-		out->told_vcpus = told_vcpus(out, options->spare);
-	if (!err)
-		err = grouped_tree_build(&out->profile, symbolizer, NULL, &how, &out->grouped);
-	if (!err)
-		err = options->zoom ? take_callers_callees(out, options->zoom)
-				    : take_functions(out, options);
-	if (err)
-		summary_free(out);
-	return err;
+	TRY(begin(out, stacks, vcpus, options, by));
+	TRY(add_ticks(out, recent, options));
+	out->told_vcpus = told_vcpus(out, options->spare);
+	TRY(grouped_tree_build(&out->profile, symbolizer, NULL, &how, &out->grouped));
+	return options->zoom ? take_callers_callees(out, options->zoom)
+			     : take_functions(out, options);
 }
 
 void summary_free(struct summary *summary)

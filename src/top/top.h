@@ -78,7 +78,10 @@ struct summary {
 	uint32_t hottest;	 /* the stack with the most time; STACK_ROOT: none */
 };
 
-/* The options' names and threads, and the stacks, are needed as long as the summary. */
+/*
+ * The options' names and threads, and the stacks, are needed as long as the
+ * summary, which is to be freed after an error, too.
+ */
 struct error *summary_make(struct recent_ticks *recent, struct stacks *stacks, uint32_t vcpus,
 			   struct symbolizer *symbolizer, const struct summary_options *options,
 			   struct summary *out);

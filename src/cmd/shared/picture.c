@@ -104,14 +104,11 @@ struct error *picture_draw_differences(const struct loaded loaded[2], const char
 					 .warning = warning && *warning ? warning : NULL,
 					 .min_width = -1,
 					 .full_names = full_names};
-	struct tree_pair pair;
-	struct error *err;
+	ENDED_BY(tree_pair_free) struct tree_pair pair = {0};
 
 	if (!before || !after || !subtitle || !warning)
 		return error_no_memory();
 	TRY(tree_pair_build(&sides, NULL, &pair));
 	how.changes = pair.nodes;
-	err = flamegraph_write(pair.tree, &how, out);
-	tree_pair_free(&pair);
-	return err;
+	return flamegraph_write(pair.tree, &how, out);
 }
