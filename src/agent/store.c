@@ -228,18 +228,14 @@ static void sort(struct store_segments *segments)
 struct error *store_list(const char *store, const char *guest, struct store_segments *out)
 {
 	CLOSED const int fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct error *err;
 
 	*out = (struct store_segments){0};
 	if (fd < 0)
 		return error_errno(ERR_INPUT, errno, "cannot read %s", store);
-	err = pool_new(&out->guests);
-	if (!err)
-		err = guest ? list_guest(fd, guest, out) : list_all(fd, out);
+	TRY(pool_new(&out->guests));
+	TRY(guest ? list_guest(fd, guest, out) : list_all(fd, out));
 	sort(out);
-	if (err)
-		store_segments_free(out);
-	return err;
+	return NULL;
 }
 
 void store_segments_free(struct store_segments *segments)
@@ -447,12 +443,10 @@ static struct error *find_guest(const char *store, const char *name, struct stor
 
 bool store_has(const char *store, const char *guest)
 {
-	struct store_segments segments;
+	ENDED_BY(store_segments_free) struct store_segments segments = {0};
 	struct error *err = find_guest(store, guest, &segments);
 	const bool found = !err && segments.n;
 
-	if (!err)
-		store_segments_free(&segments);
 	error_free(err);
 	return found;
 }
@@ -537,7 +531,7 @@ static struct error *preopen_file(const struct store_query *query)
 
 struct error *store_preopen(const struct store_query *query)
 {
-	struct store_segments segments = {0};
+	ENDED_BY(store_segments_free) struct store_segments segments = {0};
 	struct error *err = NULL;
 	char **paths;
 	size_t n = 0;
@@ -556,6 +550,5 @@ struct error *store_preopen(const struct store_query *query)
 	for (size_t i = 0; i < n; i++)
 		free(paths[i]);
 	free(paths);
-	store_segments_free(&segments);
 	return err;
 }

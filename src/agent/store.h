@@ -44,7 +44,10 @@ struct store_segments {
 	struct pool *guests;
 };
 
-/* Lists the segments of a guest's directory (NULL: all). ERR_INPUT; a guest that is not there has none. */
+/*
+ * Lists the segments of a guest's directory (NULL: all). ERR_INPUT, where *out is to be freed, too; a guest
+ * that is not there has none.
+ */
 struct error *store_list(const char *store, const char *guest, struct store_segments *out);
 void store_segments_free(struct store_segments *segments);
 

@@ -183,7 +183,8 @@ char *group_thread_name(const struct profile *profile, uint32_t number, enum gro
 	const struct recorded_thread *thread = number ? &profile->threads[number - 1] : NULL;
 	const bool shared = thread && key == GROUP_THREAD && thread->pid != thread->tid &&
 			    strcmp(thread->name, thread->process);
-	char *text, *clean, id[16] = "";
+	FREED char *text = NULL;
+	char id[16] = "";
 
 	if (key == GROUP_CONTAINER && !(thread && thread->idle))
 		return container_name(thread);
@@ -194,9 +195,7 @@ char *group_thread_name(const struct profile *profile, uint32_t number, enum gro
 		     shared ? "/" : "", shared ? thread->name : "", thread->kernel ? "]" : "",
 		     id) < 0)
 		return NULL;
-	clean = sanitize_new(text);
-	free(text);
-	return clean;
+	return sanitize_new(text);
 }
 
 static struct error *put_thread(struct labeller *l, enum group_key key)

@@ -17,6 +17,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
+#include "base/owned.h"
 
 /*
  * A call in a line of its caller, or a leaf there: of several that are alike one stays. They stand
@@ -381,35 +382,34 @@ static struct error *put_functions(struct callgrind *c)
 	return NULL;
 }
 
+static void callgrind_free(struct callgrind *c)
+{
+	location_table_free(c->table);
+	ids_free(c->files);
+	stack_path_free(&c->path);
+	free(c->uses);
+	free(c->ends);
+	free(c->seen);
+	free(c->costs);
+	free(c->cost_of);
+	free(c->calls);
+	free(c->named);
+}
+
 static struct error *write_callgrind(const struct format_job *job, FILE *out)
 {
+	ENDED_BY(callgrind_free)
 	struct callgrind c = {.job = job,
 			      .path.stacks = job->profile->stacks,
 			      .n_nodes = stacks_count(job->profile->stacks),
 			      .out = out};
-	struct error *err = location_table_new(job, &c.table);
 
-	if (!err)
-		err = ids_new(&c.files);
-	if (!err)
-		err = make_costs(&c);
-	if (!err)
-		err = add_stacks(&c);
-	if (!err)
-		err = put_head(&c);
-	if (!err)
-		err = put_functions(&c);
-	location_table_free(c.table);
-	ids_free(c.files);
-	stack_path_free(&c.path);
-	free(c.uses);
-	free(c.ends);
-	free(c.seen);
-	free(c.costs);
-	free(c.cost_of);
-	free(c.calls);
-	free(c.named);
-	return err;
+	TRY(location_table_new(job, &c.table));
+	TRY(ids_new(&c.files));
+	TRY(make_costs(&c));
+	TRY(add_stacks(&c));
+	TRY(put_head(&c));
+	return put_functions(&c);
 }
 
 const struct format format_callgrind = {.name = "callgrind",
