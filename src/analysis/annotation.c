@@ -164,9 +164,7 @@ static struct error *find_hits(struct builder *b)
 
 	TRY(symbolizer_prepare_stacks(b->options->symbolizer, b->stacks));
 	frames->numbers = symbolizer_frames(b->options->symbolizer);
-	frames->hit_of = calloc(frames->numbers->n + (size_t)1, sizeof(*frames->hit_of));
-	if (!frames->hit_of)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&frames->hit_of, frames->numbers->n + (size_t)1));
 	for (uint32_t i = 0; i < frames->numbers->n; i++)
 		TRY(add_hit(b, i));
 	return NULL;
@@ -203,12 +201,11 @@ static struct error *read_part(struct builder *b, uint32_t p)
 	const struct code_reader reader = {.images = b->out->images,
 					   .disassembler = b->options->disassembler,
 					   .recorded = profile_images(b->options->profile)};
-	FREED struct code_hit *hits = calloc(b->frames->n + 1, sizeof(*hits));
+	FREED struct code_hit *hits = NULL;
 	struct code_part *part = &b->out->part[p];
 	size_t n = 0;
 
-	if (!hits)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&hits, b->frames->n + 1));
 	for (size_t i = 0; i < b->frames->n; i++)
 		if (b->frames->hit[i].part == p)
 			hits[n++] = (struct code_hit){b->frames->hit[i].va,
@@ -289,10 +286,9 @@ static struct error *assign_rows(struct builder *b)
 static struct error *find_lines(struct builder *b, struct code_part *part)
 {
 	struct symbolizer *symbolizer = part->has_lines ? b->options->symbolizer : b->out->lines;
-	FREED struct frame *frames = calloc(part->n + 1, sizeof(*frames));
+	FREED struct frame *frames = NULL;
 
-	if (!frames)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&frames, part->n + 1));
 	for (size_t i = 0; i < part->n; i++)
 		frames[i] = (struct frame){.addr = part->row[i].addr, .kind = part->row[i].kind};
 	TRY(symbolizer_prepare(symbolizer, frames, part->n));
@@ -338,10 +334,9 @@ static void count(struct builder *b, uint32_t leaf)
 static struct error *count_all(struct builder *b)
 {
 	const uint32_t n = stacks_count(b->stacks);
-	FREED bool *inside = calloc(n, sizeof(*inside));
+	FREED bool *inside = NULL;
 
-	if (!inside)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&inside, n));
 	for (uint32_t i = 1; i < n; i++) {
 		inside[i] = inside[stacks_node(b->stacks, i)->parent] || hit_at(b->frames, i);
 		if (inside[i] && profile_cell(&b->options->profile->cells, i)->samples)
@@ -360,10 +355,9 @@ static int by_self(const void *left, const void *right)
 static struct error *sort_parts(struct builder *b)
 {
 	struct annotation *out = b->out;
-	FREED uint32_t *now = calloc(out->n + 1, sizeof(*now));
+	FREED uint32_t *now = NULL;
 
-	if (!now)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&now, out->n + 1));
 	for (uint32_t p = 0; p < out->n; p++)
 		out->part[p].last = p;
 	if (out->n)

@@ -261,12 +261,11 @@ static size_t find_beginnings(struct code_bytes *from, const struct code_hit *hi
 static struct error *add_stretches(struct code_bytes *from, const struct code_hit *hits,
 				   size_t n_hits, struct code_part *part)
 {
-	FREED uint64_t *at = calloc(n_hits + 1, sizeof(*at));
+	FREED uint64_t *at = NULL;
 	uint64_t shown = 0;
 	size_t n;
 
-	if (!at)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&at, n_hits + 1));
 	n = find_beginnings(from, hits, n_hits, at);
 	for (size_t i = 0; i < n; i++) {
 		const bool is_last = i + 1 == n || at[i + 1] - at[i] > STRETCH_GAP;

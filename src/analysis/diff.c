@@ -265,9 +265,7 @@ struct error *diff_new(const struct diff_side *before, const struct diff_side *a
 
 	if (!diff)
 		return error_no_memory();
-	diff->rows = calloc(before->flat->n + after->flat->n + 1, sizeof(*diff->rows));
-	if (!diff->rows)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&diff->rows, before->flat->n + after->flat->n + 1));
 	diff->draws[0] = profile_draws(before->profile);
 	diff->draws[1] = profile_draws(after->profile);
 	add_rows(diff, before->flat, 0);
@@ -312,9 +310,7 @@ static struct error *add_side(const struct tree_sides *sides, int side,
 	}
 	TRY(tree_add(tree, sides->profile[side], sides->symbolizer[side], sides->symbolizer[0],
 		     options));
-	*weights = calloc(tree->n, sizeof(**weights));
-	if (!*weights)
-		return error_no_memory();
+	TRY(ARRAY_NEW(weights, tree->n));
 	for (uint32_t i = 0; i < tree->n; i++) {
 		struct profile_cell *self = &tree->nodes[i].self;
 
@@ -389,9 +385,7 @@ struct error *tree_pair_build(const struct tree_sides *sides, const struct tree_
 	TRY(tree_sum(pair->tree));
 	for (int side = 0; side < 2; side++)
 		pair->draws[side] = profile_draws(sides->profile[side]);
-	pair->nodes = calloc(pair->tree->n, sizeof(*pair->nodes));
-	if (!pair->nodes)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&pair->nodes, pair->tree->n));
 	compare(pair->tree, n_before, before, after, pair->nodes);
 	return judge_nodes(pair);
 }

@@ -216,11 +216,10 @@ static void sum(const struct tree *tree, struct flat *flat, const uint32_t *row_
 
 struct error *flat_new(const struct tree *tree, struct flat **out)
 {
-	FREED uint32_t *rows = calloc(tree->n, sizeof(*rows));
+	FREED uint32_t *rows = NULL;
 	ENDED_BY(flat_end) struct flat *flat = NULL;
 
-	if (!rows)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&rows, tree->n));
 	TRY(flat_begin(&flat));
 	for (uint32_t i = 1; i < tree->n; i++)
 		TRY(row_of(flat, tree->nodes[i].name, tree->nodes[i].unresolved, &rows[i]));

@@ -391,11 +391,10 @@ static struct error *add_class(struct builder *b, const struct breakdown_entry *
 			       size_t n)
 {
 	const bool of_frames = tell_of(&b->options->keys, true);
-	FREED struct profile_cell *cells = calloc(of_frames ? b->n : 1, sizeof(*cells));
+	FREED struct profile_cell *cells = NULL;
 	struct profile_cell all = {0};
 
-	if (!cells)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&cells, of_frames ? b->n : 1));
 	for (size_t i = 0; i < n; i++) {
 		if (b->out->passes && !b->out->passes[class[i] -> stack])
 			continue;

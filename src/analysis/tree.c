@@ -64,10 +64,9 @@ static uint32_t *find_slot(const struct tree *tree, uint32_t parent, const char 
 
 static struct error *grow_slots(struct tree *tree)
 {
-	uint32_t *slots = calloc((size_t)tree->n_slots * 2, sizeof(*slots));
+	uint32_t *slots;
 
-	if (!slots)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&slots, (size_t)tree->n_slots * 2));
 	free(tree->slots);
 	tree->slots = slots;
 	tree->n_slots *= 2;

@@ -356,9 +356,7 @@ static struct error *add_heavy_reverse(struct level *level)
 
 	for (uint32_t id = STACK_ROOT + 1; id < n; id++)
 		stacks += profile_cell(adding->cells, id)->samples > 0;
-	walkers = calloc(stacks + (size_t)1, sizeof(*walkers));
-	if (!walkers)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&walkers, stacks + (size_t)1));
 	add_self(adding->tree, 0, profile_cell(adding->cells, STACK_ROOT));
 	stacks = 0;
 	for (uint32_t id = STACK_ROOT + 1; id < n; id++)
@@ -424,9 +422,7 @@ static struct error *order_levels(const struct level *level, struct descent *d)
 		if (d->at[id] > d->levels)
 			d->levels = d->at[id];
 	}
-	d->ends = calloc(d->levels + (size_t)1, sizeof(*d->ends));
-	if (!d->ends)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&d->ends, d->levels + (size_t)1));
 	for (uint32_t id = STACK_ROOT + 1; id < n; id++)
 		d->ends[level_of(d, stacks, id)]++;
 	for (uint32_t i = 0; i <= d->levels; i++) {

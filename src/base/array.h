@@ -53,6 +53,17 @@ static inline bool array_bytes(size_t n, size_t size, size_t *bytes)
 	return true;
 }
 
+/* Sets *array, a pointer whose address is given, to `n` elements of zeros; to NULL with an error. */
+static inline struct error *array_new(void *array, size_t n, size_t size)
+{
+	void *elements = calloc(n ? n : 1, size);
+
+	memcpy(array, &elements, sizeof(elements));
+	return elements ? NULL : error_no_memory();
+}
+
+#define ARRAY_NEW(array, n) array_new(array, n, sizeof(**(array)))
+
 /* As calloc(). */
 static inline void *array_zeros(size_t n, size_t size)
 {

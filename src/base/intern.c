@@ -30,10 +30,9 @@ struct pool {
 
 struct error *pool_new(struct pool **out)
 {
-	struct pool *pool = calloc(1, sizeof(*pool));
+	struct pool *pool;
 
-	if (!pool)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&pool, 1));
 	pool->room = 1024;
 	pool->slots = calloc(pool->room, sizeof(*pool->slots));
 	if (!pool->slots) {
@@ -177,10 +176,9 @@ struct ids {
 
 struct error *ids_new(struct ids **out)
 {
-	struct ids *ids = calloc(1, sizeof(*ids));
+	struct ids *ids;
 
-	if (!ids)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&ids, 1));
 	ids->room = 256;
 	ids->n_slots = 512;
 	ids->keys = calloc(ids->room, sizeof(*ids->keys));

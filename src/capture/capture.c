@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 
 /* A sample is repeated so often at most because a stack was deeper than the copy. */
@@ -417,11 +418,10 @@ static struct error *prepare(struct capture *capture, const struct sampler_optio
 struct error *capture_new(struct target *target, struct stacks *stacks,
 			  const struct sampler_options *options, struct capture **out)
 {
-	struct capture *capture = calloc(1, sizeof(*capture));
+	struct capture *capture;
 	struct error *err;
 
-	if (!capture)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&capture, 1));
 	capture->target = target;
 	capture->stacks = stacks;
 	capture->locator = options->locator;

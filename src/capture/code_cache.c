@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "symbol/images/placement.h"
 
@@ -257,10 +258,9 @@ static void use_images(struct code_cache *cache)
 struct error *code_cache_new(struct target *target, const struct images *images,
 			     struct code_cache **out)
 {
-	struct code_cache *cache = calloc(1, sizeof(*cache));
+	struct code_cache *cache;
 
-	if (!cache)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&cache, 1));
 	cache->target = target;
 	cache->images = images;
 	cache->code.ctx = cache;

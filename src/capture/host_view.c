@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 /* Addresses of the host's kernel. */
 #define KERNEL_HALF LOWER_HALF
 
@@ -48,11 +50,10 @@ struct error *host_view_new(const struct images *images, struct stand_ins *stand
 					    [HOST_EXIT] = "[exits]",
 					    [HOST_MONITOR] = "[VMM]",
 					    [HOST_HALTED] = "[idle]"};
-	struct host_view *view = calloc(1, sizeof(*view));
+	struct host_view *view;
 	struct error *err = NULL;
 
-	if (!view)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&view, 1));
 	view->images = images;
 	view->stand_ins = stand_ins;
 	view->stacks = calloc(sample->vcpus, sizeof(*view->stacks));

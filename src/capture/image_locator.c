@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/budget.h"
 #include "base/clock.h"
 #include "capture/capture.h"
@@ -91,10 +92,9 @@ void image_locator_say(const struct image_locator_notes *notes, bool warning, co
 struct error *image_locator_new(struct target *target, struct images *images,
 				const struct image_locator_notes *notes, struct image_locator **out)
 {
-	struct image_locator *locator = calloc(1, sizeof(*locator));
+	struct image_locator *locator;
 
-	if (!locator)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&locator, 1));
 	locator->target = target;
 	locator->images = locator->programs.images = images;
 	if (notes)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 
 /* Steps to read the functions of one stack, or the list of threads. */
@@ -29,11 +30,10 @@ static struct error *find_interpreter(struct interpreter *interpreter, struct st
 {
 	struct target *target = interpreter->target;
 	const struct guest_memory memory = {target, read_process, NULL};
-	uint64_t *code = calloc(target->n_files + 1, sizeof(*code));
+	uint64_t *code;
 	struct error *err;
 
-	if (!code)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&code, target->n_files + 1));
 	for (size_t i = 0; i < target->n_files; i++)
 		code[i] = target->files[i].address;
 	err = runtime_new(&memory, code, target->n_files, stand_ins, &interpreter->runtime);

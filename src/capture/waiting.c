@@ -293,10 +293,9 @@ struct waits {
 struct error *waits_new(struct target *target, struct capture *capture,
 			const struct sampler_options *options, struct waits **out)
 {
-	struct waits *waits = calloc(1, sizeof(*waits));
+	struct waits *waits;
 
-	if (!waits)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&waits, 1));
 	waits->target = target;
 	waits->capture = capture;
 	waits->locator = options->locator;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/intern.h"
 #include "base/preopen.h"
 #include "cmd/shared/guest_dump_take.h"
@@ -99,9 +100,7 @@ static struct error *find_wait(struct symbolizer *symbolizer,
 
 static struct error *find_waits(const struct guest_dump *dump, struct listed *listed)
 {
-	listed->waits_in = calloc(dump->n_threads + 1, sizeof(*listed->waits_in));
-	if (!listed->waits_in)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&listed->waits_in, dump->n_threads + 1));
 	for (size_t i = 0; i < dump->n_threads; i++)
 		TRY(find_wait(dump->symbolizer, &dump->threads[i], &listed->waits_in[i]));
 	return NULL;

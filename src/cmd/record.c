@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/preopen.h"
 #include "base/clock.h"
 #include "cmd/shared/session.h"
@@ -89,11 +90,10 @@ static struct error *parallel(char **guests, size_t n,
 			      struct error *(*each)(void *ctx, const char *guest), void *ctx,
 			      int *status)
 {
-	FREED struct worker *workers = calloc(n, sizeof(*workers));
+	FREED struct worker *workers = NULL;
 	struct error *err = NULL;
 
-	if (!workers)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&workers, n));
 	for (size_t i = 0; i < n && !err; i++) {
 		workers[i].pid = fork();
 		if (!workers[i].pid)

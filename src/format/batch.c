@@ -222,11 +222,10 @@ struct error *samples_read_texts(const struct format_job *job, const struct fram
 							struct sample_batch *batch),
 				 void *ctx)
 {
-	struct sample_batch *b = calloc(1, sizeof(*b));
+	struct sample_batch *b;
 	struct error *err;
 
-	if (!b)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&b, 1));
 	b->job = job;
 	b->frames = frames;
 	b->path.stacks = frames->stacks;

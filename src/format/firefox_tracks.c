@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/owned.h"
 
 /* So many fit well into a window, and beside the samples of a large file. */
@@ -151,12 +152,11 @@ static size_t count_pauses(const struct samples *samples, int64_t high, uint32_t
 /* Pauses are sorted by the upper half of their length, and those where there is no room for all by the lower. */
 struct error *firefox_choose_pauses(struct firefox *f)
 {
-	FREED uint32_t *counts = calloc(HALVES, sizeof(*counts));
+	FREED uint32_t *counts = NULL;
 	uint32_t high, low;
 	size_t room = MARKERS_MAX;
 
-	if (!counts)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&counts, HALVES));
 	f->shortest_pause = 1;
 	if (count_pauses(f->samples, -1, counts) > MARKERS_MAX) {
 		high = half_of(counts, &room);

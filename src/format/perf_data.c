@@ -226,9 +226,7 @@ static const struct recorded_thread *thread_of(const struct perf_data *d,
 /* Nobody was told yet; end_telling is due, also after an error. */
 static struct error *begin_telling(struct perf_data *d)
 {
-	d->told.threads = calloc(d->job->profile->n_threads + 1, sizeof(*d->told.threads));
-	if (!d->told.threads)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&d->told.threads, d->job->profile->n_threads + 1));
 	TRY(ids_new(&d->told.pids));
 	return ids_new(&d->told.tids);
 }

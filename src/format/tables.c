@@ -169,9 +169,7 @@ static struct error *add_images(struct building *b)
 
 	p->profile = b->job->profile;
 	p->symbolizer = b->job->symbolizer;
-	p->images = calloc(recorded->n + 1, sizeof(*p->images));
-	if (!p->images)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&p->images, recorded->n + 1));
 	for (size_t i = 0; i < recorded->n; i++) {
 		const struct recorded_image *from = &recorded->at[i];
 		struct location_image *to = &p->images[p->n_images];

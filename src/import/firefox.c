@@ -339,9 +339,7 @@ static struct error *make_stacks(struct firefox *f, const struct firefox_tables 
 {
 	const size_t n = t->stack_frame.n;
 
-	*ids = calloc(n + 1, sizeof(**ids));
-	if (!*ids)
-		return error_no_memory();
+	TRY(ARRAY_NEW(ids, n + 1));
 	for (size_t i = 0; i < n; i++) {
 		uint32_t frame, prefix = 0;
 		struct import_code code;

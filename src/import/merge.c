@@ -192,9 +192,7 @@ static struct error *take_stacks(struct merge *merge)
 	const uint32_t n = stacks_count(merge->its);
 	uint32_t own, named;
 
-	merge->ids = calloc(n, sizeof(*merge->ids));
-	if (!merge->ids)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&merge->ids, n));
 	TRY(number(merge, OF_GUEST, FRAME_RETURN, &own));
 	named = ids_count(merge->addresses);
 	for (uint32_t id = 0; id < n; id++)

@@ -66,10 +66,9 @@ struct perf_maps {
 
 struct error *perf_maps_new(struct import *import, struct perf_maps **out)
 {
-	struct perf_maps *m = calloc(1, sizeof(*m));
+	struct perf_maps *m;
 
-	if (!m)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&m, 1));
 	m->import = import;
 	m->next_moved = MOVED;
 	*out = m;

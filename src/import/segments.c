@@ -419,9 +419,7 @@ static struct error *joining_init(struct joining *joining)
 	struct ids **all[] = {&joining->stand_ins, &joining->told,    &joining->located,
 			      &joining->called,	   &joining->started, &joining->threads};
 
-	joining->heads = calloc(joining->set->n ? joining->set->n : 1, sizeof(*joining->heads));
-	if (!joining->heads)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&joining->heads, joining->set->n ? joining->set->n : 1));
 	TRY(pool_new(&joining->texts));
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		TRY(ids_new(all[i]));

@@ -313,9 +313,7 @@ static struct error *resolve(struct speedscope *s, uint32_t **ids)
 {
 	const uint32_t n = stacks_count(s->stacks);
 
-	*ids = calloc(n, sizeof(**ids));
-	if (!*ids)
-		return error_no_memory();
+	TRY(ARRAY_NEW(ids, n));
 	for (uint32_t id = 1; id < n; id++) {
 		const struct stack_node *node = stacks_node(s->stacks, id);
 		uint64_t addr;

@@ -66,9 +66,7 @@ struct import_tables {
 
 struct error *import_tables_new(struct import_tables **out)
 {
-	*out = calloc(1, sizeof(**out));
-	if (!*out)
-		return error_no_memory();
+	TRY(ARRAY_NEW(out, 1));
 	TRY(pool_new(&(*out)->pool));
 	return ids_new(&(*out)->keys);
 }

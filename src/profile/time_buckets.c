@@ -283,10 +283,9 @@ struct heat_log {
 
 struct error *heat_log_new(uint32_t rows, bool by_stack, struct heat_log **out)
 {
-	FREED struct heat_log *log = calloc(1, sizeof(*log));
+	FREED struct heat_log *log = NULL;
 
-	if (!log)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&log, 1));
 	if (by_stack)
 		TRY(ids_new(&log->ids));
 	log->rows = rows;

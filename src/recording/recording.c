@@ -6,6 +6,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/array.h"
 #include "base/owned.h"
 
 #define FLUSH_NS UINT64_C(1000000000)
@@ -84,9 +85,7 @@ struct error *recording_create(const char *path, const struct recording_info *in
 				 info->vcpus, RECORDING_MAX_VCPUS);
 	if (!isfinite(info->rate_hz) || info->rate_hz < 0)
 		return error_new(ERR_FAILED, "a recording's rate must be a number, not below 0");
-	writer = calloc(1, sizeof(*writer));
-	if (!writer)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&writer, 1));
 	err = encoder_init(&writer->encoder, stacks, info->vcpus);
 	if (!err)
 		err = ids_new(&writer->texts);

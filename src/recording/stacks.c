@@ -71,10 +71,9 @@ static uint64_t random_seed(void)
 
 struct error *stacks_new(struct stacks **out)
 {
-	struct stacks *stacks = calloc(1, sizeof(*stacks));
+	struct stacks *stacks;
 
-	if (!stacks)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&stacks, 1));
 	stacks->nodes = calloc(FIRST_NODES, sizeof(*stacks->nodes));
 	if (!stacks->nodes) {
 		stacks_free(stacks);
@@ -382,9 +381,7 @@ struct error *distinct_frames(const struct stacks *stacks, struct frame **out, s
 
 	TRY(frame_numbers_new(stacks, &numbers));
 	*n = numbers.n;
-	*out = calloc(*n + 1, sizeof(**out));
-	if (!*out)
-		return error_no_memory();
+	TRY(ARRAY_NEW(out, *n + 1));
 	for (size_t i = 0; i < *n; i++) {
 		const struct stack_node *node = &stacks->nodes[numbers.node[i]];
 

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #include "runtime/python_functions.h"
 
 /* Offsets in structures that differ between versions, bytes. */
@@ -141,9 +143,7 @@ static struct error *python_open(const struct guest_memory *memory, uint64_t cod
 	layout = layout_of(version);
 	if (!layout)
 		return NULL;
-	python = calloc(1, sizeof(*python));
-	if (!python)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&python, 1));
 	types = (struct python_types){.code = found[CODE_TYPE].va,
 				      .text = found[TEXT_TYPE].va,
 				      .bytes = found[BYTES_TYPE].va};

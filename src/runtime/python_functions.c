@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/intern.h"
 
 /* Of all versions. */
@@ -75,9 +76,7 @@ struct error *python_functions_new(const struct python_types *types,
 				   const struct python_offsets *at, struct stand_ins *stand_ins,
 				   struct python_functions **out)
 {
-	*out = calloc(1, sizeof(**out));
-	if (!*out)
-		return error_no_memory();
+	TRY(ARRAY_NEW(out, 1));
 	**out = (struct python_functions){.types = *types, .at = *at, .stand_ins = stand_ins};
 	return NULL;
 }

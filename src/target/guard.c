@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/owned.h"
 #include "base/privilege.h"
@@ -278,13 +279,12 @@ static void free_guard(struct guard *guard)
 
 struct error *guard_start(const struct guard_ops *ops, void *ctx, struct guard **out)
 {
-	struct guard *guard = calloc(1, sizeof(*guard));
+	struct guard *guard;
 	const sigset_t stops = stop_signal();
 	struct error *err;
 	sigset_t before;
 
-	if (!guard)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&guard, 1));
 	sigprocmask(SIG_BLOCK, &stops, &before);
 	guard->unblocks = !sigismember(&before, SIGTSTP);
 	guard->ops = ops;

@@ -15,6 +15,7 @@
 
 #include <zlib.h>
 
+#include "base/array.h"
 #include "base/preopen.h"
 #include "base/clock.h"
 #include "base/bytes.h"
@@ -275,11 +276,10 @@ static struct error *open_file(struct replay *replay, const char *path)
  */
 static struct error *replay_open(const char *name, const char *via, struct target **out)
 {
-	struct replay *replay = calloc(1, sizeof(*replay));
+	struct replay *replay;
 	struct error *err;
 
-	if (!replay)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&replay, 1));
 	replay->base.ops = &target_replay;
 	err = open_file(replay, name);
 	if (!err)

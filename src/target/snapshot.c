@@ -8,6 +8,7 @@
 
 #include <zlib.h>
 
+#include "base/array.h"
 #include "base/bytes.h"
 #include "base/preopen.h"
 
@@ -39,9 +40,7 @@ static struct error *grow_store(struct frame_store *store)
 {
 	struct frame_store larger = {.size = store->size * 2, .n = store->n, .round = store->round};
 
-	larger.entries = calloc(larger.size, sizeof(*larger.entries));
-	if (!larger.entries)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&larger.entries, larger.size));
 	for (size_t i = 0; i < store->size; i++)
 		if (store->entries[i].bytes)
 			*find_frame(&larger, store->entries[i].gfn) = store->entries[i];
@@ -191,11 +190,10 @@ static FILE *create(const char *path)
 struct error *snapshot_create(const char *path, const struct target_info *info,
 			      struct snapshot_writer **out)
 {
-	struct snapshot_writer *writer = calloc(1, sizeof(*writer));
+	struct snapshot_writer *writer;
 	struct error *err;
 
-	if (!writer)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&writer, 1));
 	err = frame_store_new(&writer->frames);
 	writer->path = strdup(path);
 	if (!err && !writer->path)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "target/window.h"
 
@@ -31,11 +32,10 @@ static bool new_buffers(struct vcpu_sample *vcpu, uint32_t stack_cap)
 
 struct error *sample_new(uint32_t vcpus, uint32_t stack_cap, struct sample **out)
 {
-	struct sample *sample = calloc(1, sizeof(*sample));
+	struct sample *sample;
 	bool whole;
 
-	if (!sample)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&sample, 1));
 	sample->vcpus = vcpus;
 	sample->stack_cap = stack_cap;
 	sample->vcpu = calloc(vcpus, sizeof(*sample->vcpu));

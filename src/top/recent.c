@@ -24,10 +24,9 @@ struct kept {
 
 struct error *recent_new(uint64_t span_ns, struct recent_ticks **out)
 {
-	struct recent_ticks *recent = calloc(1, sizeof(*recent));
+	struct recent_ticks *recent;
 
-	if (!recent)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&recent, 1));
 	recent->span_ns = span_ns;
 	*out = recent;
 	return NULL;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/owned.h"
 #include "capture/capture.h"
@@ -304,9 +305,7 @@ static struct error *take_frames(const struct stacks *stacks, uint32_t stack, en
 {
 	size_t n = stacks_depth(stacks, stack);
 
-	out->frames = calloc(n ? n : 1, sizeof(*out->frames));
-	if (!out->frames)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&out->frames, n ? n : 1));
 	for (uint32_t id = stack; id != STACK_ROOT; out->n_frames++) {
 		const struct stack_node *node = stacks_node(stacks, id);
 
@@ -353,9 +352,7 @@ static struct error *take_vcpus(struct guest_dump_taken *taken, struct target *t
 {
 	struct guest_dump *dump = &taken->dump;
 
-	dump->vcpus = calloc(target->info.vcpus, sizeof(*dump->vcpus));
-	if (!dump->vcpus)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&dump->vcpus, target->info.vcpus));
 	for (uint32_t i = 0; i < target->info.vcpus; i++) {
 		const struct tick_entry *entry = entry_of(tick, i);
 		struct guest_dump_vcpu *vcpu = &dump->vcpus[dump->n_vcpus];
@@ -540,11 +537,10 @@ struct error *guest_dump_take(struct target *target, const struct session_option
 			      const struct guest_dump_wanted *wanted,
 			      struct disassembler *disassembler, struct guest_dump_taken **out)
 {
-	struct guest_dump_taken *taken = calloc(1, sizeof(*taken));
+	struct guest_dump_taken *taken;
 	struct error *err;
 
-	if (!taken)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&taken, 1));
 	taken->dump.scheme = target->ops->scheme;
 	taken->dump.info = &target->info;
 	target->always_pause = options->always_pause;

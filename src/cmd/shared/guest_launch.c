@@ -303,11 +303,10 @@ static struct error *start(struct guest_launch *launch, char *const *command)
 struct error *guest_launch(char *const *command, const struct guest_launch_options *options,
 			   struct guest_launch **out, struct target **target)
 {
-	struct guest_launch *launch = calloc(1, sizeof(*launch));
+	struct guest_launch *launch;
 	struct error *err;
 
-	if (!launch)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&launch, 1));
 	launch->options = options;
 	err = start(launch, command);
 	if (!err)

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/owned.h"
 #include "base/preopen.h"
 #include "target/host/proc.h"
@@ -116,9 +117,7 @@ struct error *launch_command_new(char *const *argv, struct launch_command *out)
 	*out = (struct launch_command){0};
 	while (argv[n])
 		n++;
-	out->argv = calloc(n + 3, sizeof(*out->argv));
-	if (!out->argv)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&out->argv, n + 3));
 	memcpy(out->argv, argv, n * sizeof(*argv));
 	if (lacks_socket(argv))
 		err = make_directory(out);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "agent/store.h"
 #include "base/clock.h"
 #include "base/owned.h"
@@ -296,10 +297,9 @@ static struct error *count_names(const struct loaded *loaded, struct quality *qu
 {
 	const struct profile *profile = loaded->profile;
 	uint32_t n = stacks_count(profile->stacks);
-	FREED bool *nameless = calloc(n, sizeof(*nameless));
+	FREED bool *nameless = NULL;
 
-	if (!nameless)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&nameless, n));
 	/* A node's parent comes before it. */
 	for (uint32_t i = 1; i < n; i++) {
 		const struct stack_node *node = stacks_node(profile->stacks, i);

@@ -257,9 +257,7 @@ struct error *elf_code_read(const char *path, Elf *elf, struct elf_code **out)
 	if (!elf || elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, &head) ||
 	    (head.e_type != ET_EXEC && head.e_type != ET_DYN))
 		return NULL;
-	l.code = calloc(1, sizeof(*l.code));
-	if (!l.code)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&l.code, 1));
 	l.code->machine = head.e_machine;
 	err = take_all(&l);
 	if (err || l.code->start == l.code->end)

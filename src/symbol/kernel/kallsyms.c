@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/owned.h"
 #include "symbol/names/table.h"
 
@@ -383,13 +384,12 @@ static struct error *find_rest(const struct finding *finding, uint64_t tokens_va
 static struct error *try_index(const struct finding *finding, uint64_t va, const uint8_t *bytes,
 			       struct kallsyms **out)
 {
-	struct kallsyms *kallsyms = calloc(1, sizeof(*kallsyms));
+	struct kallsyms *kallsyms;
 	struct error *err = NULL;
 	uint64_t tokens_va;
 	bool whole = false;
 
-	if (!kallsyms)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&kallsyms, 1));
 	kallsyms->budget = finding->memory->budget;
 	memcpy(kallsyms->index, bytes, sizeof(kallsyms->index));
 	if (find_tokens(finding->memory, va, kallsyms, &tokens_va))

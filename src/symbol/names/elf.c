@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/debug_file.h"
 #include "base/owned.h"
 #include "symbol/images/code.h"
@@ -112,9 +113,7 @@ static struct error *read_sections(struct elf_image *image)
 
 	if (elf_getshdrnum(image->elf, &n) || (!n && image->head.e_shoff))
 		return damaged(image);
-	image->sections = calloc(n + 1, sizeof(*image->sections));
-	if (!image->sections)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&image->sections, n + 1));
 	image->n_sections = n;
 	for (size_t i = 1; i < n; i++) {
 		Elf_Scn *scn = elf_getscn(image->elf, i);

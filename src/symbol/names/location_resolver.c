@@ -87,10 +87,9 @@ static uint32_t *find_slot(const struct answers *answers, const struct answer *a
 static struct error *grow_slots(struct answers *answers)
 {
 	const uint32_t n_slots = answers->n_slots ? answers->n_slots * 2 : 1024;
-	uint32_t *slots = calloc(n_slots, sizeof(*slots));
+	uint32_t *slots;
 
-	if (!slots)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&slots, n_slots));
 	free(answers->slots);
 	answers->slots = slots;
 	answers->n_slots = n_slots;
@@ -126,9 +125,7 @@ static struct error *add_locations(struct location_resolver *r, size_t n, struct
 	struct location_chunk *chunk = r->chunks;
 
 	if (!chunk || CHUNK - chunk->used < n) {
-		chunk = calloc(1, sizeof(*chunk));
-		if (!chunk)
-			return error_no_memory();
+		TRY(ARRAY_NEW(&chunk, 1));
 		chunk->next = r->chunks;
 		r->chunks = chunk;
 	}

@@ -148,11 +148,10 @@ static void cut(struct symbols *s, const struct symbol_candidates *from)
 
 struct error *symbols_build(struct symbol_candidates *list, char **strings, struct symbols **out)
 {
-	struct symbols *s = calloc(1, sizeof(*s));
+	struct symbols *s;
 	struct error *err;
 
-	if (!s)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&s, 1));
 	if (list->n)
 		qsort(list->at, list->n, sizeof(*list->at), candidate_cmp);
 	merge_aliases(list);

@@ -243,12 +243,11 @@ static void source_unit_free(struct source_unit *unit)
 static struct error *source_unit_new(const Dwarf_Die *die, const struct dwarf_file *file,
 				     struct source_unit **out)
 {
-	struct source_unit *unit = calloc(1, sizeof(*unit));
+	struct source_unit *unit;
 	Dwarf_Attribute directory;
 	struct error *err;
 
-	if (!unit)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&unit, 1));
 	unit->die = *die;
 	if (dwarf_attr(&unit->die, DW_AT_comp_dir, &directory))
 		unit->directory = dwarf_formstring(&directory);
@@ -349,9 +348,7 @@ static struct error *list_units(struct source_index *index)
 	while (dwarf_get_units(index->file.dwarf, cu, &cu, NULL, &type, &die, NULL) == 0)
 		if (type == DW_UT_compile || type == DW_UT_skeleton)
 			TRY(take_unit(index, &die));
-	index->reach = calloc(index->ranges.n + 1, sizeof(*index->reach));
-	if (!index->reach)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&index->reach, index->ranges.n + 1));
 	sort_ranges(&index->ranges);
 	for (size_t i = 0; i < index->ranges.n; i++) {
 		if (index->ranges.at[i].end > reach)

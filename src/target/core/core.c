@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "arch/x86/x86.h"
 #include "base/clock.h"
 #include "base/owned.h"
@@ -39,9 +40,7 @@ static struct error *new_vcpus(struct core *core, uint64_t vcpus)
 {
 	if (!vcpus || vcpus > RECORDING_MAX_VCPUS)
 		return error_new(ERR_INPUT, "%llu vCPUs cannot be", (unsigned long long)vcpus);
-	core->vcpu = calloc(vcpus, sizeof(*core->vcpu));
-	if (!core->vcpu)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&core->vcpu, vcpus));
 	core->base.info.vcpus = (uint32_t)vcpus;
 	return NULL;
 }
@@ -469,11 +468,10 @@ static const void *frame(void *ctx, uint64_t gfn)
 
 static struct error *core_open(const char *name, const char *via, struct target **out)
 {
-	struct core *core = calloc(1, sizeof(*core));
+	struct core *core;
 	struct error *err;
 
-	if (!core)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&core, 1));
 	core->base.ops = &target_core;
 	core->base.still = true;
 	core->base.memory = (struct paged_memory){.frames = {.frame = frame, .ctx = core}};

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "target/host/proc.h"
 
@@ -320,11 +321,10 @@ char *gdb_features(struct gdb *gdb, const char *annex)
 
 static struct error *new_client(const struct sockaddr *address, socklen_t size, struct gdb **out)
 {
-	struct gdb *gdb = calloc(1, sizeof(*gdb));
+	struct gdb *gdb;
 	const int on = 1;
 
-	if (!gdb)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&gdb, 1));
 	gdb->stub = "QEMU's gdb stub";
 	gdb->fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	socket_bound(gdb->fd, SEND_MS);

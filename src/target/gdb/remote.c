@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "target/host/memory.h"
 
@@ -131,9 +132,7 @@ static struct error *list_threads(struct remote *remote)
 		return error_new(ERR_GUEST, "the gdb stub tells of no threads (qfThreadInfo)");
 	remote->base.info.spare = remote->process ? SPARE_THREADS : 0;
 	remote->base.info.vcpus = n + remote->base.info.spare;
-	remote->thread = calloc(remote->base.info.vcpus, sizeof(*remote->thread));
-	if (!remote->thread)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&remote->thread, remote->base.info.vcpus));
 	for (uint32_t i = 0; i < n; i++)
 		strcpy(remote->thread[i].name, names[i]);
 	return NULL;
@@ -265,9 +264,7 @@ static struct error *attach(struct remote *remote, const char *address)
 
 	if (err)
 		return err;
-	remote->page = calloc(REMOTE_PAGES, sizeof(*remote->page));
-	if (!remote->page)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&remote->page, REMOTE_PAGES));
 	remote->detach = (struct gdb_detach){.fd = remote->gdb->fd, .packet = "$D#44"};
 	err = start_guard(remote);
 	remote->gdb->deadline_ns = clock_now_ns() + OPEN_NS;
@@ -287,11 +284,10 @@ static struct error *attach(struct remote *remote, const char *address)
 
 static struct error *remote_open(const char *name, const char *via, struct target **out)
 {
-	struct remote *remote = calloc(1, sizeof(*remote));
+	struct remote *remote;
 	struct error *err;
 
-	if (!remote)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&remote, 1));
 	remote->base.ops = &target_gdb;
 	remote->base.usual_overhead = LONG_STOPS_OVERHEAD;
 	err = attach(remote, name);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "target/window.h"
 
@@ -153,10 +154,9 @@ uint64_t ram_map_size(const struct ram_map *map)
 
 struct error *guest_ram_new(int fd, struct guest_ram **out)
 {
-	struct guest_ram *ram = calloc(1, sizeof(*ram));
+	struct guest_ram *ram;
 
-	if (!ram)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&ram, 1));
 	ram->fd = fd;
 	ram->round = 1;
 	*out = ram;

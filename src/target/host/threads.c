@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "target/host/proc.h"
 
@@ -97,9 +98,7 @@ struct error *threads_new(struct threads *threads, pid_t pid, uint32_t n)
 	sigset_t before;
 
 	*threads = (struct threads){.pid = pid, .n = n};
-	threads->at = calloc(n, sizeof(*threads->at));
-	if (!threads->at)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&threads->at, n));
 	sigprocmask(SIG_BLOCK, &child, &before);
 	threads->was_blocked = sigismember(&before, SIGCHLD) == 1;
 	return NULL;

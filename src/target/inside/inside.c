@@ -497,11 +497,10 @@ static struct error *open_memory(const char *spec, struct inside_memory *out)
 struct error *inside_open(const char *spec, double rate_hz, const volatile sig_atomic_t *stop,
 			  struct target **out)
 {
-	struct inside *inside = calloc(1, sizeof(*inside));
+	struct inside *inside;
 	struct error *err;
 
-	if (!inside)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&inside, 1));
 	inside->base.ops = &target_inside;
 	inside->rate_hz = rate_hz;
 	err = open_memory(spec, &inside->memory);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/owned.h"
 #include "target/host/memory.h"
 #include "target/host/proc.h"
@@ -155,10 +156,9 @@ static void process_close(void *ctx)
 
 struct error *inside_process(pid_t pid, struct inside_memory *out)
 {
-	struct process *process = calloc(1, sizeof(*process));
+	struct process *process;
 
-	if (!process)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&process, 1));
 	process->pid = pid;
 	process->fd = -1;
 	*out = (struct inside_memory){

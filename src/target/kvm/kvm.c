@@ -14,6 +14,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "target/host/proc.h"
 #include "target/process/process.h"
@@ -381,11 +382,10 @@ static struct error *open_guest(struct kvm_target *kvm, const char *name)
 
 static struct error *kvm_open(const char *name, const char *via, struct target **out)
 {
-	struct kvm_target *kvm = calloc(1, sizeof(*kvm));
+	struct kvm_target *kvm;
 	struct error *err;
 
-	if (!kvm)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&kvm, 1));
 	kvm->base.ops = &target_kvm;
 	kvm->base.role = kvm_role;
 	kvm->via = via;

@@ -15,6 +15,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/owned.h"
 #include "target/host/memory.h"
 #include "target/host/proc.h"
@@ -313,12 +314,11 @@ static struct error *attach(struct process *process, pid_t pid)
 
 static struct error *process_open(const char *name, const char *via, struct target **out)
 {
-	struct process *process = calloc(1, sizeof(*process));
+	struct process *process;
 	struct error *err;
 	pid_t pid;
 
-	if (!process)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&process, 1));
 	process->base.ops = &target_process;
 	process->base.role = SECCOMP_TRACER;
 	process->memory = -1;

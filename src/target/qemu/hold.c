@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "target/qemu/qemu.h"
 
@@ -54,12 +55,11 @@ static bool is_seized(const struct threads *threads, pid_t tid)
 
 struct error *qemu_hold_new(pid_t pid, const struct qemu_machine *machine, struct qemu_hold **out)
 {
-	struct qemu_hold *hold = calloc(1, sizeof(*hold));
+	struct qemu_hold *hold;
 	struct thread_time time;
 	struct error *err;
 
-	if (!hold)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&hold, 1));
 	thread_watch(&hold->main, pid, pid);
 	thread_time(&hold->main, &time);
 	err = time.known ? threads_new(&hold->threads, pid, machine->vcpus)

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "target/host/memory.h"
 #include "target/host/proc.h"
@@ -78,9 +79,7 @@ static struct error *find_address(const char *name, struct qemu_address *address
 
 static struct error *watch_vcpus(struct qemu *qemu, const struct qemu_machine *machine)
 {
-	qemu->vcpu = calloc(machine->vcpus, sizeof(*qemu->vcpu));
-	if (!qemu->vcpu)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&qemu->vcpu, machine->vcpus));
 	qemu->base.info.vcpus = machine->vcpus;
 	for (uint32_t i = 0; i < machine->vcpus; i++)
 		thread_watch(&qemu->vcpu[i].thread, qemu->pid, machine->tid[i]);
@@ -153,11 +152,10 @@ static struct error *attach(struct qemu *qemu, const struct qemu_address *addres
 static struct error *open_with(const struct qemu_transport *transport,
 			       const struct qemu_address *address, struct target **out)
 {
-	struct qemu *qemu = calloc(1, sizeof(*qemu));
+	struct qemu *qemu;
 	struct error *err;
 
-	if (!qemu)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&qemu, 1));
 	qemu->base.ops = &target_qemu;
 	qemu->base.usual_overhead = LONG_STOPS_OVERHEAD;
 	qemu->transport = transport;

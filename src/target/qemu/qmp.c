@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/owned.h"
 #include "target/host/proc.h"
@@ -249,13 +250,12 @@ static struct error *reach(struct qmp *qmp, const char *path)
 
 struct error *qmp_open(const char *path, uint64_t until_ns, struct qmp **out)
 {
-	struct qmp *qmp = calloc(1, sizeof(*qmp));
+	struct qmp *qmp;
 	struct ucred peer = {0};
 	socklen_t len = sizeof(peer);
 	struct error *err;
 
-	if (!qmp)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&qmp, 1));
 	qmp->deadline_ns = until_ns;
 	qmp->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	err = make_room(qmp) && qmp->fd >= 0 ? reach(qmp, path) : error_no_memory();

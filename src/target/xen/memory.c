@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/array.h"
+
 /* 16 MiB of a guest at hand: 64 vCPUs with 60 frames each. A power of two. */
 #define SLOTS	 8192u
 #define MAX_USED (SLOTS / 2)
@@ -31,10 +33,9 @@ struct xen_frames {
 
 struct error *xen_frames_new(struct xen_if *xi, struct xen_frames **out)
 {
-	struct xen_frames *frames = calloc(1, sizeof(*frames));
+	struct xen_frames *frames;
 
-	if (!frames)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&frames, 1));
 	frames->xi = xi;
 	frames->now = 1;
 	window_forget_trails(&frames->trails);
@@ -554,10 +555,9 @@ static void memory_close(void *ctx)
 
 struct error *xen_inside(const char *name, struct inside_memory *out)
 {
-	struct xen_memory *memory = calloc(1, sizeof(*memory));
+	struct xen_memory *memory;
 
-	if (!memory)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&memory, 1));
 	*out = (struct inside_memory){
 		.ctx = memory,
 		.read = memory_read,

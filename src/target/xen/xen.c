@@ -13,6 +13,7 @@
 #include <xenctrl.h>
 #include <xenstore.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/owned.h"
 
@@ -349,12 +350,11 @@ static struct error *open_domain(struct xen_target *xt, struct xs_handle *store,
 
 struct error *xen_open_unguarded(const char *name, struct xen_target **out)
 {
-	struct xen_target *xt = calloc(1, sizeof(*xt));
+	struct xen_target *xt;
 	struct xs_handle *store;
 	struct error *err;
 
-	if (!xt)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&xt, 1));
 	*out = xt;
 	xt->base.ops = &target_xen;
 	TRY(xen_if_open(&xt->xi));

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/debug_file.h"
 #include "base/preopen.h"
 
@@ -268,9 +269,7 @@ static struct error *read_text(Elf *elf, struct cfi_section *file)
 
 	if (elf_getshdrnum(elf, &n))
 		return NULL;
-	file->text = calloc(n + 1, sizeof(*file->text));
-	if (!file->text)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&file->text, n + 1));
 	while ((scn = elf_nextscn(elf, scn)) && file->n_text < n)
 		if (gelf_getshdr(scn, &shdr) && shdr.sh_flags & SHF_EXECINSTR &&
 		    shdr.sh_flags & SHF_ALLOC && shdr.sh_size <= UINT64_MAX - shdr.sh_addr)

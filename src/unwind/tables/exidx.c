@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "unwind/arm32/insn.h"
 #include "unwind/tables/expression.h"
 
@@ -185,9 +186,7 @@ static struct error *read_parts(Elf *elf, struct reading *reading)
 
 	if (elf_getshdrnum(elf, &n))
 		return NULL;
-	reading->part = calloc(n + 1, sizeof(*reading->part));
-	if (!reading->part)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&reading->part, n + 1));
 	while ((scn = elf_nextscn(elf, scn)) && reading->n < n) {
 		const Elf_Data *data;
 

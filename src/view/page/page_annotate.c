@@ -122,16 +122,12 @@ static struct error *choose_rows(struct code_writer *w)
 	const struct annotation *annotation = w->annotation;
 	uint32_t numbered = 0;
 
-	w->rows = calloc(annotation->n + 1, sizeof(*w->rows));
-	if (!w->rows)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&w->rows, annotation->n + 1));
 	for (size_t i = 0; i < annotation->n; i++) {
 		struct part_rows *rows = &w->rows[i];
 		uint32_t n;
 
-		rows->number = calloc(annotation->part[i].n + 1, sizeof(*rows->number));
-		if (!rows->number)
-			return error_no_memory();
+		TRY(ARRAY_NEW(&rows->number, annotation->part[i].n + 1));
 		rows->first = numbered;
 		n = number_rows(&annotation->part[i], numbered, rows->number);
 		rows->in_page = n <= ROWS_MAX - numbered;

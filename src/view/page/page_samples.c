@@ -247,9 +247,7 @@ static struct error *estimate_length(const struct packed *packed, const struct p
 
 	if (packed->n <= most)
 		return NULL;
-	last = calloc(ESTIMATE_SLOTS, sizeof(*last));
-	if (!last)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&last, ESTIMATE_SLOTS));
 	while (page_samples_next(&reader)) {
 		const struct sample_row row = {.node = places ? node_at(places, reader.sample.key)
 							      : reader.sample.key,

@@ -398,11 +398,10 @@ static struct error *write_all(struct page_tree *tree)
 
 struct error *page_tree_new(const struct page_side *sides, unsigned n, struct page_tree **out)
 {
-	struct page_tree *tree = calloc(1, sizeof(*tree));
+	struct page_tree *tree;
 	struct error *err = NULL;
 
-	if (!tree)
-		return error_no_memory();
+	TRY(ARRAY_NEW(&tree, 1));
 	tree->n_sides = n;
 	tree->n_nodes = 1;
 	for (unsigned i = 0; i < n && !err; i++)
