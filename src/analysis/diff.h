@@ -7,6 +7,7 @@
 
 #include "analysis/functions.h"
 #include "analysis/tree.h"
+#include "base/owned.h"
 
 /* Confidence interval of a share that was counted in samples. */
 
@@ -95,6 +96,7 @@ struct diff_side {
 struct error *diff_new(const struct diff_side *before, const struct diff_side *after,
 		       enum diff_order order, struct diff **out);
 void diff_free(struct diff *diff);
+OWNED_POINTER(diff)
 
 /* Is any of its two changes significant? */
 bool diff_row_changed(const struct diff_row *row);

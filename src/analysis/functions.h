@@ -9,6 +9,7 @@
  */
 
 #include "analysis/tree.h"
+#include "base/owned.h"
 #include "symbol/names/symbolizer.h"
 
 struct flat_row {

@@ -7,6 +7,7 @@
  * that it lies in, and the package that its name tells of.
  */
 
+#include "base/owned.h"
 #include "profile/profile.h"
 #include "symbol/names/symbolizer.h"
 
@@ -40,6 +41,7 @@ struct name_codes;
 /* name_codes_free is due, also after an error. */
 struct error *name_codes_new(struct name_codes **out);
 void name_codes_free(struct name_codes *codes);
+OWNED_POINTER(name_codes)
 struct error *name_codes_add(struct name_codes *codes, const struct profile *profile,
 			     struct symbolizer *symbolizer);
 

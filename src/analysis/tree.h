@@ -124,6 +124,7 @@ struct tree_picker;
 struct error *tree_picker_new(const struct profile *profile, struct symbolizer *symbolizer,
 			      uint32_t max_levels, struct tree_picker **out);
 void tree_picker_free(struct tree_picker *picker);
+OWNED_POINTER(tree_picker)
 
 /* `stack` is one of the profile's. */
 struct error *tree_picker_add(struct tree_picker *picker, uint32_t stack, uint64_t weight);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/owned.h"
 #include "base/sample_types.h"
 
 struct pool;
@@ -43,6 +44,7 @@ struct ids;
 
 struct error *ids_new(struct ids **out);
 void ids_free(struct ids *ids);
+OWNED_POINTER(ids)
 
 uint32_t ids_count(const struct ids *ids);
 

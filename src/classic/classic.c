@@ -73,23 +73,21 @@ static const struct option_group options_of_classic[] = {{own_options, 0}, {0}};
 
 static struct error *parse(int argc, char **argv, struct classic_args *options, int *first)
 {
-	struct error *err;
-
 	*options = (struct classic_args){.session.sampler = {.rate_hz = CLASSIC_RATE_HZ,
 							     .duration_ns = CLASSIC_DURATION_NS}};
-	err = options_parse(&verb_classic, argc, argv, options, first);
-	if (!err && *first + 1 == argc)
-		err = cmd_usage_error(
+	TRY(options_parse(&verb_classic, argc, argv, options, first));
+	if (*first + 1 == argc)
+		return cmd_usage_error(
 			&verb_classic,
 			"\"%s\" is no verb (`uniprof record %s` samples a guest of that "
 			"name), and the classic command line wants OUTFILE and DOMID",
 			argv[*first], argv[*first]);
-	else if (!err && *first + 2 != argc)
-		err = cmd_usage_error(
+	if (*first + 2 != argc)
+		return cmd_usage_error(
 			&verb_classic,
 			"\"%s\" is no verb, and the classic command line wants OUTFILE and DOMID",
 			argv[*first < argc ? *first : 0]);
-	return err;
+	return NULL;
 }
 
 static struct error *begin(struct classic_trace *w)
@@ -197,19 +195,18 @@ static struct error *trace(struct target *target, const struct classic_args *opt
 	if (!err && !w->out)
 		err = begin(w);
 	closing = w->out ? cmd_close_output(w->path, w->out, NULL) : NULL;
-	err = closing ? error_first(closing, err) : err;
-	if (!err && result.missed)
+	TRY(closing ? error_first(closing, err) : err);
+	if (result.missed)
 		cmd_say("missed %" PRIu64 " deadlines", result.missed);
-	if (!err)
-		err = say_quality(w);
-	if (!err && options->session.verbose)
+	TRY(say_quality(w));
+	if (options->session.verbose)
 		cmd_say("%" PRIu64 " samples in %.1f s", result.ticks,
 			(double)result.elapsed_ns / 1e9);
-	if (!err && result.outcome != SAMPLED_TIME && result.outcome != SAMPLED_INTERRUPTED)
-		err = error_new(ERR_ENDED, "%s after %.1f s; what was traced until then is in %s",
-				sampler_outcome_text(result.outcome),
-				(double)result.elapsed_ns / 1e9, w->path);
-	return err;
+	if (result.outcome != SAMPLED_TIME && result.outcome != SAMPLED_INTERRUPTED)
+		return error_new(ERR_ENDED, "%s after %.1f s; what was traced until then is in %s",
+				 sampler_outcome_text(result.outcome),
+				 (double)result.elapsed_ns / 1e9, w->path);
+	return NULL;
 }
 
 /* The file that the toolstack knows helps to find callers; without it they are found in other ways. */
@@ -224,48 +221,40 @@ static void load_own_image(const struct target *target, const struct classic_arg
 	error_free(err);
 }
 
+static void trace_end(const struct classic_trace *w)
+{
+	symbolizer_free(w->symbolizer);
+	stacks_free(w->stacks);
+}
+
 static struct error *classic(int argc, char **argv, int *status)
 {
-	struct images *images = NULL;
-	struct target *target = NULL;
-	struct classic_trace w = {0};
+	ENDED_BY(target_end) struct target *target = NULL;
+	ENDED_BY(images_end) struct images *images = NULL;
+	ENDED_BY(trace_end) struct classic_trace w = {0};
 	struct classic_args options;
 	int first;
-	struct error *err = parse(argc, argv, &options, &first);
 
-	if (err)
-		return err;
+	TRY(parse(argc, argv, &options, &first));
 	options.session.sampler.stop = cmd_catch_signals();
 	signal(SIGPIPE, SIG_IGN);
 	w.path = argv[first];
-	err = target_open(argv[first + 1], NULL, &target);
-	if (!err)
-		err = preopen_output(w.path);
-	if (!err)
-		err = preopen_input(target->info.image);
-	if (!err)
-		session_drop_rights(target, &options.session);
-	if (!err)
-		err = images_new(&images);
-	if (!err && !options.session.keep_rights)
+	TRY(target_open(argv[first + 1], NULL, &target));
+	TRY(preopen_output(w.path));
+	TRY(preopen_input(target->info.image));
+	session_drop_rights(target, &options.session);
+	TRY(images_new(&images));
+	if (!options.session.keep_rights)
 		images_sandbox(images);
-	if (!err)
-		err = image_args_load(&options.session.files, images);
-	if (!err && !options.session.files.n && *target->info.image)
+	TRY(image_args_load(&options.session.files, images));
+	if (!options.session.files.n && *target->info.image)
 		load_own_image(target, &options, images);
-	if (!err)
-		err = stacks_new(&w.stacks);
-	if (!err && options.resolve)
-		err = symbolizer_new(images, NULL, &w.symbolizer);
-	if (w.symbolizer)
+	TRY(stacks_new(&w.stacks));
+	if (options.resolve) {
+		TRY(symbolizer_new(images, NULL, &w.symbolizer));
 		symbolizer_set(w.symbolizer, &(struct symbolizer_options){.no_source = true});
-	if (!err)
-		err = trace(target, &options, &w, images);
-	symbolizer_free(w.symbolizer);
-	stacks_free(w.stacks);
-	images_free(images);
-	target_close(target);
-	return err;
+	}
+	return trace(target, &options, &w, images);
 }
 
 const struct verb verb_classic = {

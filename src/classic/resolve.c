@@ -64,14 +64,13 @@ static inline struct error *sink_put(struct sink *sink, const char *bytes, size_
 /* Slow path: flushes, and writes bytes that exceed the buffer directly, but for their end. */
 static struct error *sink_put_slowly(struct sink *sink, const char *bytes, size_t len)
 {
-	struct error *err = sink_flush(sink);
-
-	if (!err && len > SINK_SIZE) {
-		err = write_all(sink, bytes, len - 1);
+	TRY(sink_flush(sink));
+	if (len > SINK_SIZE) {
+		TRY(write_all(sink, bytes, len - 1));
 		bytes += len - 1;
 		len = 1;
 	}
-	return err ? err : sink_put(sink, bytes, len);
+	return sink_put(sink, bytes, len);
 }
 
 static inline struct error *sink_put(struct sink *sink, const char *bytes, size_t len)

@@ -58,10 +58,9 @@ static struct error *symbolize(const char *syms, const char *trace, struct resol
 {
 	const char *name = strcmp(trace, "-") ? trace : "standard input";
 	struct image_args args = {0};
-	struct images *images = NULL;
+	ENDED_BY(images_end) struct images *images = NULL;
 	struct progress_line progress_line;
 	CLOSED int fd = -1;
-	struct error *err;
 
 	/* Names and progress on the same terminal would be mixed up. */
 	progress_line_init(&progress_line, "symbolize");
@@ -71,15 +70,12 @@ static struct error *symbolize(const char *syms, const char *trace, struct resol
 	if (fd < 0)
 		return error_errno(ERR_INPUT, errno, "%s: cannot open the trace", trace);
 	give_up_rights();
-	err = load(&args, &images);
-	if (!err)
-		err = resolve_trace(images, fd, name, STDOUT_FILENO, &progress_line.progress,
-				    result);
+	TRY(load(&args, &images));
+	TRY(resolve_trace(images, fd, name, STDOUT_FILENO, &progress_line.progress, result));
 	/* Some file systems tell only when a file is closed that it has no room. */
-	if (!err && close(STDOUT_FILENO))
-		err = error_errno(ERR_OUTPUT, errno, "standard output: cannot write");
-	images_free(images);
-	return err;
+	if (close(STDOUT_FILENO))
+		return error_errno(ERR_OUTPUT, errno, "standard output: cannot write");
+	return NULL;
 }
 
 static int print(const char *text)

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
 #include "cmd/shared/load.h"
 #include "view/diff.h"
 
@@ -119,17 +120,18 @@ static struct error *parse(int argc, char **argv, struct diff_args *options)
 	return NULL;
 }
 
-static struct error *flatten(const struct loaded *loaded, struct flat **flat)
+static struct error *flatten(const struct loaded *loaded, struct flat **flat,
+			     struct diff_side *side)
 {
 	const struct tree_options how = {0};
-	struct tree *tree;
-	struct error *err = tree_build(loaded->profile, loaded->symbolizer, &how, &tree);
+	ENDED_BY(tree_end) struct tree *tree = NULL;
 
-	if (err)
-		return err;
-	err = flat_new(tree, flat);
-	tree_free(tree);
-	return err;
+	TRY(tree_build(loaded->profile, loaded->symbolizer, &how, &tree));
+	TRY(flat_new(tree, flat));
+	*side = (struct diff_side){.flat = *flat,
+				   .profile = loaded->profile,
+				   .warning = loaded->warning};
+	return NULL;
 }
 
 /* Has any function grown by more than `share`, and not by chance? */
@@ -165,34 +167,25 @@ static struct error *compare(const struct loaded loaded[2], const struct diff_ar
 			     bool *above, FILE *out)
 {
 	struct diff_side sides[2] = {0};
-	struct flat *flat[2] = {NULL, NULL};
-	struct short_names *names = NULL;
-	struct diff *diff = NULL;
-	struct error *err = NULL;
+	ENDED_BY(flat_end) struct flat *before = NULL;
+	ENDED_BY(flat_end) struct flat *after = NULL;
+	ENDED_BY(diff_end) struct diff *diff = NULL;
+	ENDED_BY(short_names_end) struct short_names *names = NULL;
 
-	for (int i = 0; i < 2 && !err; i++) {
-		err = flatten(&loaded[i], &flat[i]);
-		sides[i] = (struct diff_side){.flat = flat[i],
-					      .profile = loaded[i].profile,
-					      .warning = loaded[i].warning};
-	}
-	if (!err)
-		err = diff_new(&sides[0], &sides[1], options->order, &diff);
-	if (!err && !options->full_names)
-		err = short_names_new(&names);
-	for (size_t i = 0; diff && i < diff->n && !err; i++)
-		err = short_names_add(names, diff->rows[i].name, strlen(diff->rows[i].name));
-	if (!err && options->json)
-		err = diff_write_json(diff, sides, out);
-	else if (!err)
+	TRY(flatten(&loaded[0], &before, &sides[0]));
+	TRY(flatten(&loaded[1], &after, &sides[1]));
+	TRY(diff_new(&sides[0], &sides[1], options->order, &diff));
+	if (!options->full_names)
+		TRY(short_names_new(&names));
+	for (size_t i = 0; i < diff->n; i++)
+		TRY(short_names_add(names, diff->rows[i].name, strlen(diff->rows[i].name)));
+	if (options->json)
+		TRY(diff_write_json(diff, sides, out));
+	else
 		put_text(diff, sides, names, options, out);
-	if (!err && options->fail_above > 0)
+	if (options->fail_above > 0)
 		*above = has_grown(diff, options->fail_above);
-	short_names_free(names);
-	diff_free(diff);
-	flat_free(flat[0]);
-	flat_free(flat[1]);
-	return err;
+	return NULL;
 }
 
 /* `samples`: of a page. */

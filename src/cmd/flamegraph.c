@@ -128,15 +128,11 @@ static struct error *draw(const struct loaded *loaded, const struct flamegraph_a
 	const struct tree_options how = {.reverse = options->draw.reverse,
 					 .outer = options->outer.by ? &outer : NULL,
 					 .min_share = flamegraph_min_share(&options->draw)};
-	struct tree *tree = NULL;
-	struct error *err = load_outer(&options->outer, loaded, &by, &outer);
+	ENDED_BY(tree_end) struct tree *tree = NULL;
 
-	if (!err)
-		err = tree_build(loaded->profile, loaded->symbolizer, &how, &tree);
-	if (!err)
-		err = flamegraph_write(tree, &options->draw, out);
-	tree_free(tree);
-	return err;
+	TRY(load_outer(&options->outer, loaded, &by, &outer));
+	TRY(tree_build(loaded->profile, loaded->symbolizer, &how, &tree));
+	return flamegraph_write(tree, &options->draw, out);
 }
 
 static struct error *draw_heat(const struct loaded *loaded, const struct flamegraph_args *options,
@@ -287,29 +283,25 @@ static struct error *draw_chart(const struct loaded *loaded, const struct flameg
 					.outer = options->outer.by ? &outer : NULL,
 					.threads = loaded->profile->breakdown};
 	ENDED_BY(time_buckets_free) struct time_buckets buckets = {0};
+	ENDED_BY(tree_end) struct tree *tree = NULL;
+	ENDED_BY(tree_picker_end) struct tree_picker *picker = NULL;
 	struct flamegraph_chart chart = {.buckets = &buckets,
 					 .states = reducer.states,
 					 .outer = options->outer.by};
-	struct error *err;
 
 	if (loaded->profile->info.timeless)
 		return error_new(ERR_USAGE, "the samples of this profile have no times: there is "
 					    "no stack chart");
-	err = load_outer(&options->outer, loaded, &by, &outer);
-	if (!err)
-		err = tree_new(&reducer.tree);
+	TRY(load_outer(&options->outer, loaded, &by, &outer));
+	TRY(tree_new(&tree));
 	/* A level more says that there are more. */
-	if (!err)
-		err = tree_picker_new(loaded->profile, loaded->symbolizer,
-				      FLAMEGRAPH_CHART_LEVELS + 1, &reducer.picker);
-	if (!err)
-		err = read_columns(loaded, options, &reducer, &buckets, &chart);
-	chart.tree = reducer.tree;
-	if (!err)
-		err = flamegraph_chart_write(&chart, &options->draw, out);
-	tree_picker_free(reducer.picker);
-	tree_free(reducer.tree);
-	return err;
+	TRY(tree_picker_new(loaded->profile, loaded->symbolizer, FLAMEGRAPH_CHART_LEVELS + 1,
+			    &picker));
+	reducer.tree = tree;
+	reducer.picker = picker;
+	TRY(read_columns(loaded, options, &reducer, &buckets, &chart));
+	chart.tree = tree;
+	return flamegraph_chart_write(&chart, &options->draw, out);
 }
 
 /* What is taken down while the recording is loaded; NULL: nothing that this is for is drawn. */
@@ -364,10 +356,9 @@ static struct error *find_codes(const struct flamegraph_args *options, const str
 
 static struct error *show(struct flamegraph_args *options, const struct taken *taken)
 {
-	struct name_codes *codes = NULL;
 	ENDED_BY(load_free) struct loaded loaded = {0};
+	ENDED_BY(name_codes_end) struct name_codes *codes = NULL;
 	FREED char *text = NULL;
-	struct error *err;
 
 	TRY(load_recording(&options->load, &loaded));
 	if (!loaded.profile->selected.samples)
@@ -375,12 +366,9 @@ static struct error *show(struct flamegraph_args *options, const struct taken *t
 	text = format_guest_line(loaded.profile);
 	options->draw.subtitle = text;
 	options->draw.warning = loaded.warning;
-	err = find_codes(options, &loaded, &codes);
+	TRY(find_codes(options, &loaded, &codes));
 	options->draw.codes = codes;
-	if (!err)
-		err = write_picture(&loaded, options, taken);
-	name_codes_free(codes);
-	return err;
+	return write_picture(&loaded, options, taken);
 }
 
 static struct error *begin_taking(struct flamegraph_args *options, struct taken *taken)

@@ -132,14 +132,14 @@ static size_t threads_of_process(const struct guest_thread_list *list, size_t fi
 static struct error *find_containers(struct listed *listed)
 {
 	const struct guest_thread_list *list = &listed->listing->list;
-	struct error *err = pool_new(&listed->containers);
 
+	TRY(pool_new(&listed->containers));
 	listed->container = calloc(list->n + 1, sizeof(*listed->container));
-	if (!err && !listed->container)
-		err = error_no_memory();
-	for (size_t i = 0; i < list->n && !err; i += threads_of_process(list, i))
-		err = find_container(listed, i);
-	return err;
+	if (!listed->container)
+		return error_no_memory();
+	for (size_t i = 0; i < list->n; i += threads_of_process(list, i))
+		TRY(find_container(listed, i));
+	return NULL;
 }
 
 /* False in a system without processes. */

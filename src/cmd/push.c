@@ -305,11 +305,9 @@ static struct error *push(int argc, char **argv, int *status)
 	load_defaults(&options.load);
 	options.load.naming.unnamed = UNNAMED_OFFSET;
 	push_defaults(&options.args);
-	err = options_parse(&verb_push, argc, argv, &options, &first);
-	if (!err && first + 2 != argc)
-		err = cmd_usage_error(&verb_push, "a recording and a URL, please");
-	if (err)
-		return err;
+	TRY(options_parse(&verb_push, argc, argv, &options, &first));
+	if (first + 2 != argc)
+		return cmd_usage_error(&verb_push, "a recording and a URL, please");
 	options.load.path = argv[first];
 	options.args.url = argv[first + 1];
 	err = push_prepare(&options.args);

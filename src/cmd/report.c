@@ -360,22 +360,19 @@ static struct error *build_annotation(struct report *report)
 					 .naming = options->load.naming,
 					 .disassembler = report->disassembler};
 	const char *name;
-	struct error *err = NULL;
 
 	if (!annotation_parse_range(options->function, &how.start, &how.end)) {
-		err = callers_callees_find(report->grouped.tree, options->function, &name);
-		if (!err)
-			err = symbolizer_intern(loaded->symbolizer, name, &report->annotated);
+		TRY(callers_callees_find(report->grouped.tree, options->function, &name));
+		TRY(symbolizer_intern(loaded->symbolizer, name, &report->annotated));
 		how.names = &report->annotated;
 		how.n_names = 1;
 	} else if (!how.end) {
-		err = annotation_around(&how, how.start, &report->annotated);
+		TRY(annotation_around(&how, how.start, &report->annotated));
 	}
-	if (!err)
-		err = annotation_build(&how, &report->annotation);
-	if (!err && !report->annotation.n)
-		err = error_new(ERR_USAGE, "no sample is at %s, or around it", options->function);
-	return err;
+	TRY(annotation_build(&how, &report->annotation));
+	if (!report->annotation.n)
+		return error_new(ERR_USAGE, "no sample is at %s, or around it", options->function);
+	return NULL;
 }
 
 static struct error *build(struct report *report)

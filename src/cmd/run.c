@@ -41,13 +41,10 @@ static struct error *write_svg(struct artefacts *a, FILE *out)
 						   .warning = a->loaded.warning,
 						   .min_width = -1};
 	const struct tree_options how = {0};
-	struct tree *tree = NULL;
-	struct error *err = tree_build(a->loaded.profile, a->loaded.symbolizer, &how, &tree);
+	ENDED_BY(tree_end) struct tree *tree = NULL;
 
-	if (!err)
-		err = flamegraph_write(tree, &options, out);
-	tree_free(tree);
-	return err;
+	TRY(tree_build(a->loaded.profile, a->loaded.symbolizer, &how, &tree));
+	return flamegraph_write(tree, &options, out);
 }
 
 /* The files, by the endings of their names. */
@@ -180,52 +177,40 @@ static struct error *profile_guest(struct target *target, const struct session_o
 	struct sampler_result result;
 	FREED char *base = stem(target, options->output);
 	FREED char *path = base ? joined(base, ".uniprof") : NULL;
-	struct images *images = NULL;
-	struct error *err;
+	ENDED_BY(images_end) struct images *images = NULL;
 
 	if (!path)
 		return error_no_memory();
-	err = preopen_output_and_input(path);
-	if (!err)
-		err = artefacts_open(base);
-	if (!err)
-		err = session_confine(target, options);
-	if (!err)
-		err = session_record(target, options, path, &result, &images);
-	if (!err && !options->quiet)
+	TRY(preopen_output_and_input(path));
+	TRY(artefacts_open(base));
+	TRY(session_confine(target, options));
+	TRY(session_record(target, options, path, &result, &images));
+	if (!options->quiet)
 		cmd_say("%s after %.1f s", sampler_outcome_text(result.outcome),
 			(double)result.elapsed_ns / 1e9);
-	if (!err)
-		err = artefacts_write(base, path, images, options->quiet);
-	images_free(images);
-	return err;
+	return artefacts_write(base, path, images, options->quiet);
 }
 
 static struct error *run(int argc, char **argv, int *status)
 {
 	struct run_args options;
 	struct session_options *session = &options.session;
-	struct guest_launch *launch = NULL;
-	struct target *target = NULL;
+	ENDED_BY(guest_launch_end) struct guest_launch *launch = NULL;
+	ENDED_BY(target_end) struct target *target = NULL;
 	int first;
-	struct error *err;
 
 	TRY(parse(argc, argv, &options, &first));
 	if (session->output && mkdir(session->output, 0777) && errno != EEXIST)
 		return error_errno(ERR_OUTPUT, errno, "cannot make directory %s", session->output);
 	session->sampler.stop = cmd_catch_signals();
 	signal(SIGPIPE, SIG_IGN);
-	err = guest_launch(argv + first,
-			   &(struct guest_launch_options){.via = session->via,
-							  .quiet = session->quiet,
-							  .timeout_ns = options.start_timeout_ns,
-							  .stop = session->sampler.stop},
-			   &launch, &target);
-	if (!err)
-		err = profile_guest(target, session);
-	target_close(target);
-	guest_launch_free(launch);
-	return err;
+	TRY(guest_launch(argv + first,
+			 &(struct guest_launch_options){.via = session->via,
+							.quiet = session->quiet,
+							.timeout_ns = options.start_timeout_ns,
+							.stop = session->sampler.stop},
+			 &launch, &target));
+	return profile_guest(target, session);
 }
 
 const struct verb verb_run = {

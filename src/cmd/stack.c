@@ -142,22 +142,18 @@ static const struct option_group options_of_stack[] = {{own_options, 0},
 
 static struct error *parse(int argc, char **argv, struct stack_args *options, int *first)
 {
-	struct error *err;
-
 	*options = (struct stack_args){.wanted = {.vcpu = -1},
 				       .style = {.lines = DEFAULT_LINES,
 						 .bytes_per_line = DEFAULT_BYTES},
 				       .output = "-"};
 	session_defaults(&options->session);
-	err = options_parse(&verb_stack, argc, argv, options, first);
+	TRY(options_parse(&verb_stack, argc, argv, options, first));
 	options->wanted.mappings = options->wanted.threads;
-	if (!err && *first == argc)
-		err = cmd_usage_error(&verb_stack, "which guest?");
-	if (!err && *first + 2 < argc)
-		err = cmd_usage_error(&verb_stack, "one guest, and at most one vCPU, please");
-	if (!err && *first + 2 == argc)
-		err = take_vcpu(NULL, argv[*first + 1], options);
-	return err;
+	if (*first == argc)
+		return cmd_usage_error(&verb_stack, "which guest?");
+	if (*first + 2 < argc)
+		return cmd_usage_error(&verb_stack, "one guest, and at most one vCPU, please");
+	return *first + 2 == argc ? take_vcpu(NULL, argv[*first + 1], options) : NULL;
 }
 
 static struct error *check_vcpu(const struct target *target, const struct stack_args *options)

@@ -250,28 +250,22 @@ static struct error *prepare(struct guest_dump_taken *taken, struct target *targ
 {
 	const struct image_locator_notes notes = {.ctx = (void *)options, .note = session_note};
 	struct sampler_options sampler = options->sampler;
-	struct error *err = session_load_images(target, options, &taken->images);
 
-	if (!err)
-		err = image_locator_new(target, taken->images, &notes, &taken->locator);
-	if (!err)
-		image_locator_programs(taken->locator)->unmoved = true;
-	if (!err)
-		err = stacks_new(&taken->stacks);
-	if (!err && !options->no_python)
-		err = stand_ins_new(&taken->stand_ins);
+	TRY(session_load_images(target, options, &taken->images));
+	TRY(image_locator_new(target, taken->images, &notes, &taken->locator));
+	image_locator_programs(taken->locator)->unmoved = true;
+	TRY(stacks_new(&taken->stacks));
+	if (!options->no_python)
+		TRY(stand_ins_new(&taken->stand_ins));
 	sampler.threads = true;
 	sampler.stand_ins = taken->stand_ins;
 	sampler.images = taken->images;
 	sampler.locator = taken->locator;
-	if (!err)
-		err = capture_new(target, taken->stacks, &sampler, &taken->capture);
-	if (!err)
-		err = symbolizer_new(taken->images, NULL, &taken->dump.symbolizer);
-	if (!err)
-		symbolizer_set(taken->dump.symbolizer,
-			       &(struct symbolizer_options){.stand_ins = taken->stand_ins});
-	return err;
+	TRY(capture_new(target, taken->stacks, &sampler, &taken->capture));
+	TRY(symbolizer_new(taken->images, NULL, &taken->dump.symbolizer));
+	symbolizer_set(taken->dump.symbolizer,
+		       &(struct symbolizer_options){.stand_ins = taken->stand_ins});
+	return NULL;
 }
 
 /* A thread that waits for a CPU cannot always be stopped at once. */

@@ -15,6 +15,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/owned.h"
 #include "target/target.h"
 
 struct launcher;
@@ -95,5 +96,6 @@ struct error *guest_launch(char *const *command, const struct guest_launch_optio
 
 /* Lets go of the command, which may run on; call when the guest was closed. */
 void guest_launch_free(struct guest_launch *launch);
+OWNED_POINTER(guest_launch)
 
 #endif

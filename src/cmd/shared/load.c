@@ -479,20 +479,20 @@ static struct error *check_filter(const struct profile_filter *filter,
 			     : filter->tid	 ? "--tid"
 			     : filter->container ? "--container"
 						 : NULL;
-	struct error *err = check_vcpus(filter, profile);
 
-	if (!err && filter->exits && !profile->selected.samples)
+	TRY(check_vcpus(filter, profile));
+	if (filter->exits && !profile->selected.samples)
 		return error_new(ERR_USAGE, "--by exit: the recording has no exits: record --host "
 					    "makes one that has");
-	if (!err && profile->info.timeless && (filter->from_ns || filter->to_ns))
+	if (profile->info.timeless && (filter->from_ns || filter->to_ns))
 		return error_new(ERR_USAGE,
 				 "the samples of this profile have no times: --from and --to "
 				 "choose nothing");
-	if (!err && filter->states && !(filter->states & STATES_OF_VCPUS) && !has_waits(profile))
+	if (filter->states && !(filter->states & STATES_OF_VCPUS) && !has_waits(profile))
 		return error_new(ERR_USAGE,
 				 "--state: the recording has no threads that do not run: "
 				 "record --threads makes one that has");
-	return err || !option ? err : load_check_threads(profile, option);
+	return option ? load_check_threads(profile, option) : NULL;
 }
 
 struct error *load_recording(const struct load_options *options, struct loaded *out)

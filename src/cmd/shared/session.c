@@ -182,11 +182,8 @@ static bool same_images(const struct recorded_images *a, const struct recorded_i
 /* Creates the recording at the first sample: images are located only then. */
 static struct error *begin(struct session *session)
 {
-	struct error *err = list_images(session, &session->info.images);
-
-	return err ? err
-		   : recording_create(session->path, &session->info, session->stacks,
-				      &session->writer);
+	TRY(list_images(session, &session->info.images));
+	return recording_create(session->path, &session->info, session->stacks, &session->writer);
 }
 
 static void tell_news(struct session *session)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/owned.h"
 #include "cmd/shared/session.h"
 
 #include <inttypes.h>
@@ -206,17 +207,12 @@ struct error *snapshot_record(struct target *target, const struct session_option
 					   .stop = options->sampler.stop};
 	const struct frame_witness witness = {on_frame, &writing};
 	const struct image_locator_notes notes = {.ctx = (void *)options, .note = session_note};
-	struct images *images = NULL;
+	ENDED_BY(images_end) struct images *images = NULL;
 	struct error *err;
 
 	*result = (struct sampler_result){0};
-	err = session_load_images(target, options, &images);
-	if (!err)
-		err = snapshot_create(options->snapshot, &target->info, &writing.writer);
-	if (err) {
-		images_free(images);
-		return err;
-	}
+	TRY(session_load_images(target, options, &images));
+	TRY(snapshot_create(options->snapshot, &target->info, &writing.writer));
 	target->witness = &witness;
 	err = code_cache_new(target, images, &writing.text);
 	if (!err)
@@ -229,7 +225,6 @@ struct error *snapshot_record(struct target *target, const struct session_option
 	unwinder_free(writing.unwinder);
 	image_locator_free(writing.locator);
 	code_cache_free(writing.text);
-	images_free(images);
 	target->witness = NULL;
 	if (!err && !options->quiet)
 		cmd_say("%s: %" PRIu64 " samples", options->snapshot, result->ticks);

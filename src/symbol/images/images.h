@@ -14,6 +14,7 @@
  * when somebody says where it is. Until then it names nothing.
  */
 
+#include "base/owned.h"
 #include "base/sample_types.h"
 #include "symbol/images/code.h"
 #include "symbol/names/symbols.h"
@@ -140,6 +141,7 @@ struct images;
 
 struct error *images_new(struct images **out);
 void images_free(struct images *images);
+OWNED_POINTER(images)
 
 /*
  * From now on files are parsed in a process of their own, which has nothing but

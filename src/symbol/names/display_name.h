@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/owned.h"
 
 /*
  * Sanitizing: names that cannot break the text around them. Names come from symbol files
@@ -102,6 +103,7 @@ struct short_names;
 
 struct error *short_names_new(struct short_names **out);
 void short_names_free(struct short_names *names);
+OWNED_POINTER(short_names)
 struct error *short_names_add(struct short_names *names, const char *full, size_t len);
 
 /* Of `full`, which may be new, with `*len` bytes; sets *len to those of the answer, valid until short_names_free. */

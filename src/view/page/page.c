@@ -283,31 +283,26 @@ static void packer_end(struct packer *packer)
 static struct error *put_data(const struct page_parts *parts, const struct page_side *sides,
 			      unsigned n, const struct page_options *options, FILE *out)
 {
-	struct bytes head = {0}, code = {0};
+	ENDED_BY(bytes_free) struct bytes head = {0};
+	ENDED_BY(bytes_free) struct bytes code = {0};
 	const struct bytes *nodes;
 	struct packer packer = {.out = out};
-	struct error *err = put_head(parts, sides, n, options, &head);
 
-	if (!err)
-		err = put_names(parts, &head);
-	if (!err)
-		err = put_code(options->code, &code);
-	if (!err && deflateInit(&packer.stream, 6) != Z_OK)
-		err = error_no_memory();
-	if (!err) {
-		packer_bytes(&packer, &head);
-		packer_number(&packer, page_tree_nodes(parts->tree, &nodes));
-		packer_bytes(&packer, nodes);
-		for (unsigned i = 0; i < n; i++)
-			packer_rows(&packer, &parts->rows[i]);
-		packer_bytes(&packer, &code);
-		if (options->code)
-			packer_rows(&packer, &options->code->rows);
-		packer_end(&packer);
-	}
-	bytes_free(&head);
-	bytes_free(&code);
-	return err;
+	TRY(put_head(parts, sides, n, options, &head));
+	TRY(put_names(parts, &head));
+	TRY(put_code(options->code, &code));
+	if (deflateInit(&packer.stream, 6) != Z_OK)
+		return error_no_memory();
+	packer_bytes(&packer, &head);
+	packer_number(&packer, page_tree_nodes(parts->tree, &nodes));
+	packer_bytes(&packer, nodes);
+	for (unsigned i = 0; i < n; i++)
+		packer_rows(&packer, &parts->rows[i]);
+	packer_bytes(&packer, &code);
+	if (options->code)
+		packer_rows(&packer, &options->code->rows);
+	packer_end(&packer);
+	return NULL;
 }
 
 /* The samples, by the nodes that they end in. */

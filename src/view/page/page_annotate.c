@@ -183,23 +183,22 @@ static struct error *add_nodes(struct code_writer *w, const bool *used, struct p
 	const struct stacks *stacks = w->options->profile->stacks;
 	uint32_t *of_stack = w->of_stack;
 	struct code_place place;
-	struct ids *ids = NULL; /* of parent and row: nodes but the root */
-	struct error *err = ids_new(&ids);
+	ENDED_BY(ids_end) struct ids *ids = NULL; /* of parent and row: nodes but the root */
 
+	TRY(ids_new(&ids));
 	code->n_nodes = 1;
 	of_stack[0] = 0;
-	for (uint32_t i = 1; i < w->n_stacks && !err && code->n_nodes <= NODES_MAX; i++) {
+	for (uint32_t i = 1; i < w->n_stacks && code->n_nodes <= NODES_MAX; i++) {
 		of_stack[i] = of_stack[stacks_node(stacks, i)->parent];
 		if (used[i] && find_place(w, i, &place))
-			err = add_node(w, ids, &place, code, &of_stack[i]);
+			TRY(add_node(w, ids, &place, code, &of_stack[i]));
 	}
-	for (uint32_t i = 0; i < w->n_stacks && !err && code->n_nodes <= NODES_MAX; i++) {
+	for (uint32_t i = 0; i < w->n_stacks && code->n_nodes <= NODES_MAX; i++) {
 		of_stack[i] *= PAGE_CODE_ENDS;
 		if (used[i] && find_place(w, i, &place))
 			of_stack[i] += place.misplaced ? PAGE_CODE_MISPLACED : PAGE_CODE_SELF;
 	}
-	ids_free(ids);
-	return err;
+	return NULL;
 }
 
 static struct error *build_nodes(struct code_writer *w, struct page_code *code)
@@ -248,21 +247,20 @@ static json_t *rows_json(struct code_writer *w, const struct code_part *part,
 /* The functions that are inlined somewhere in the part, each once. */
 static struct error *functions_json(const struct code_part *part, json_t *array)
 {
-	struct ids *seen;
-	struct error *err = ids_new(&seen);
+	ENDED_BY(ids_end) struct ids *seen = NULL;
 
-	for (size_t i = 0; i < part->n && !err; i++)
-		for (size_t k = 0; k + 1 < part->row[i].n_at && !err; k++) {
+	TRY(ids_new(&seen));
+	for (size_t i = 0; i < part->n; i++)
+		for (size_t k = 0; k + 1 < part->row[i].n_at; k++) {
 			const char *name = part->row[i].at[k].function;
 			uint32_t id;
 			bool added;
 
-			err = ids_get(seen, (uintptr_t)name, 0, &id, &added);
-			if (!err && added)
+			TRY(ids_get(seen, (uintptr_t)name, 0, &id, &added));
+			if (added)
 				json_array_append_new(array, json_string(name));
 		}
-	ids_free(seen);
-	return err;
+	return NULL;
 }
 
 static struct error *add_part(struct code_writer *w, size_t p, json_t *parts)

@@ -528,26 +528,21 @@ static struct error *put_rows(const struct page_samples *samples, const struct p
 {
 	struct page_sample_reader reader = page_samples_start(samples);
 	struct row_writer writer = {.out = out};
-	struct bucket bucket = {0};
-	struct error *err = bucket_start(&bucket, 0);
+	ENDED_BY(bucket_free) struct bucket bucket = {0};
 
-	while (!err && page_samples_next(&reader)) {
+	TRY(bucket_start(&bucket, 0));
+	while (page_samples_next(&reader)) {
 		const uint64_t number = reader.sample.time_ns / out->bucket_ns;
 
 		if (number != bucket.number) {
-			err = put_bucket(&bucket, &writer);
-			if (!err)
-				err = bucket_start(&bucket, number);
+			TRY(put_bucket(&bucket, &writer));
+			TRY(bucket_start(&bucket, number));
 		}
-		if (!err)
-			err = bucket_add(&bucket, &reader.sample,
-					 node_at(places, reader.sample.key));
+		TRY(bucket_add(&bucket, &reader.sample, node_at(places, reader.sample.key)));
 	}
-	if (!err)
-		err = put_bucket(&bucket, &writer);
-	bucket_free(&bucket);
+	TRY(put_bucket(&bucket, &writer));
 	*n = writer.rows;
-	return err;
+	return NULL;
 }
 
 struct error *page_samples_rows(const struct page_samples *samples, const struct profile *profile,

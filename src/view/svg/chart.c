@@ -110,28 +110,25 @@ static int by_key(const void *a, const void *b)
 static struct error *find_lanes(struct chart *chart)
 {
 	const struct time_buckets *buckets = chart->in->buckets;
-	struct ids *ids = NULL;
-	struct error *err = ids_new(&ids);
+	ENDED_BY(ids_end) struct ids *ids = NULL;
 
-	for (size_t i = 0; i < buckets->n_rows && !err; i++) {
+	TRY(ids_new(&ids));
+	for (size_t i = 0; i < buckets->n_rows; i++) {
 		const struct time_bucket_row *row = &buckets->rows[i];
 		uint32_t number = 0;
 		bool added = false;
 
 		if (!(chart->in->states >> row->state & 1) || (chart->in->outer && !row->node))
 			continue;
-		err = ids_get(ids, key_of(chart, row), 0, &number, &added);
-		if (!err && added)
-			err = ARRAY_RESERVE(&chart->lane, &chart->lanes_room, number + (size_t)1);
-		if (err)
-			break;
-		if (added)
+		TRY(ids_get(ids, key_of(chart, row), 0, &number, &added));
+		if (added) {
+			TRY(ARRAY_RESERVE(&chart->lane, &chart->lanes_room, number + (size_t)1));
 			chart->lane[chart->n_lanes++] = (struct lane){.key = key_of(chart, row)};
+		}
 		chart->lane[number].weight = weight_sum(chart->lane[number].weight, weight_of(row));
 	}
-	ids_free(ids);
-	if (err || !chart->n_lanes)
-		return err;
+	if (!chart->n_lanes)
+		return NULL;
 	qsort(chart->lane, chart->n_lanes, sizeof(*chart->lane), by_weight);
 	if (chart->n_lanes > MAX_LANES) {
 		chart->lanes_left_out = chart->n_lanes - MAX_LANES;
