@@ -26,7 +26,7 @@
 /* Of any type: `end` gets the variable's address. */
 #define ENDED_BY(end) __attribute__((cleanup(end)))
 
-/* Defines NAME_end() for ENDED_BY, of variables that are pointers to what NAME_free() frees; NULL is nothing. */
+/* Defines NAME_end() for ENDED_BY: of a pointer to what NAME_free() frees, or NULL. */
 #define OWNED_POINTER(name)                             \
 	static inline void name##_end(struct name **at) \
 	{                                               \

@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/owned.h"
 
 /* Steps to read the functions of one stack, or the list of threads. */
 #define READ_STEPS (1ull << 26)
@@ -30,15 +31,12 @@ static struct error *find_interpreter(struct interpreter *interpreter, struct st
 {
 	struct target *target = interpreter->target;
 	const struct guest_memory memory = {target, read_process, NULL};
-	uint64_t *code;
-	struct error *err;
+	FREED uint64_t *code = NULL;
 
 	TRY(ARRAY_NEW(&code, target->n_files + 1));
 	for (size_t i = 0; i < target->n_files; i++)
 		code[i] = target->files[i].address;
-	err = runtime_new(&memory, code, target->n_files, stand_ins, &interpreter->runtime);
-	free(code);
-	return err;
+	return runtime_new(&memory, code, target->n_files, stand_ins, &interpreter->runtime);
 }
 
 struct error *interpreter_new(struct target *target, struct stand_ins *stand_ins,

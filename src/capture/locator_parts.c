@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "capture/capture.h"
 #include "symbol/images/file.h"
@@ -235,12 +236,12 @@ static struct error *find_copy(struct programs *programs, struct program_file *f
 			       const struct guest_memory *memory, uint64_t va)
 {
 	struct image_file *copy = NULL;
-	char *name;
-	struct error *err = sysroot_adopt(mapping->path, &name);
+	FREED char *name = NULL;
 
-	if (!err && name)
-		err = read_copy(programs, name, &copy);
-	else if (!err && errno == EACCES && !programs->denied) {
+	TRY(sysroot_adopt(mapping->path, &name));
+	if (name)
+		TRY(read_copy(programs, name, &copy));
+	else if (errno == EACCES && !programs->denied) {
 		programs->denied = true;
 		image_locator_say(&programs->notes, true,
 				  "%s cannot be read below --sysroot: without rights of root only "
@@ -260,8 +261,7 @@ static struct error *find_copy(struct programs *programs, struct program_file *f
 			name, *copy->build_id ? copy->build_id : "none");
 		image_file_free(copy);
 	}
-	free(name);
-	return err;
+	return NULL;
 }
 
 struct error *programs_find_copy(struct programs *programs, struct program_file *file,

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/owned.h"
 #include "base/preopen.h"
 #include "symbol/images/placement.h"
 #include "symbol/kernel/kernel.h"
@@ -138,22 +139,20 @@ static struct error *search_mapped(const struct waiting *waiting, const struct g
 	const struct guest_memory memory = {&view, memory_view_read, &budget};
 	const struct program_of of = {waiting->target, waiting->threads, thread, program, NULL};
 	const unsigned changes = images ? images_changes(images) : 0;
-	struct guest_mapping_list list = {0};
-	struct error *err = NULL;
+	ENDED_BY(guest_mapping_list_free) struct guest_mapping_list list = {0};
 	size_t wanted = images && sysroot_is_given();
 
 	for (size_t i = 0; images && i < images_files(images); i++)
 		wanted += is_wanted(images_file(images, i));
 	if (wanted)
-		err = guest_threads_mappings(waiting->threads, waiting->memory, thread, &list);
-	if (wanted && !err && sysroot_is_given())
-		err = programs_seek(programs, &of, &list);
+		TRY(guest_threads_mappings(waiting->threads, waiting->memory, thread, &list));
+	if (wanted && sysroot_is_given())
+		TRY(programs_seek(programs, &of, &list));
 	*added = images && images_changes(images) != changes;
 	for (size_t i = 0; wanted && i < images_files(images); i++)
-		for (size_t k = 0; k < list.n && !err && is_wanted(images_file(images, i)); k++)
-			err = compare_mapped(images, i, &list.at[k], &memory, added);
-	guest_mapping_list_free(&list);
-	return err;
+		for (size_t k = 0; k < list.n && is_wanted(images_file(images, i)); k++)
+			TRY(compare_mapped(images, i, &list.at[k], &memory, added));
+	return NULL;
 }
 
 /* Walks on in the program, behind the kernel's part. */

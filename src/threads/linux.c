@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/owned.h"
 #include "symbol/kernel/kernel.h"
 
 /* A thread that is switched, a link that is changed: read so often until it stands still. */
@@ -479,28 +480,21 @@ static void find_switches(const struct kallsyms *names, struct linux_threads *ow
 static struct error *find_all(const struct guest_memory *memory, const struct kallsyms *names,
 			      struct linux_threads *own)
 {
-	struct btf *btf = NULL;
-	struct error *err;
+	ENDED_BY(btf_end) struct btf *btf = NULL;
 
 	if (!kallsyms_address(names, "init_task", &own->init_task))
 		return error_new(ERR_GUEST, "the guest's Linux has no names of its data "
 					    "(CONFIG_KALLSYMS_ALL): its threads cannot be found");
-	err = btf_read(memory, names, &btf);
-	if (!err && !btf)
-		err = error_new(ERR_GUEST, "the guest's Linux has no BTF (CONFIG_DEBUG_INFO_BTF): "
-					   "its threads cannot be found");
-	if (!err)
-		err = find_members(btf, own);
-	if (!err)
-		linux_saved_find(btf, &own->saved);
-	if (!err)
-		linux_maps_find(btf, &own->maps);
-	if (!err)
-		find_current(names, btf, own);
-	if (!err)
-		find_switches(names, own);
-	btf_free(btf);
-	return err;
+	TRY(btf_read(memory, names, &btf));
+	if (!btf)
+		return error_new(ERR_GUEST, "the guest's Linux has no BTF (CONFIG_DEBUG_INFO_BTF): "
+					    "its threads cannot be found");
+	TRY(find_members(btf, own));
+	linux_saved_find(btf, &own->saved);
+	linux_maps_find(btf, &own->maps);
+	find_current(names, btf, own);
+	find_switches(names, own);
+	return NULL;
 }
 
 struct error *linux_threads_find(const struct guest_memory *memory, const struct kallsyms *names,
@@ -520,13 +514,11 @@ static struct error *find_kernel(const struct guest_memory *memory, const struct
 				 void **state)
 {
 	const struct kernel_space *space = kernel_space(regs);
-	struct kallsyms *names = NULL;
-	struct error *err = space ? kernel_names_find(memory, space, regs->pc, &names) : NULL;
+	ENDED_BY(kallsyms_end) struct kallsyms *names = NULL;
 
-	if (!err && names)
-		err = linux_threads_find(memory, names, state);
-	kallsyms_free(names);
-	return err;
+	if (space)
+		TRY(kernel_names_find(memory, space, regs->pc, &names));
+	return names ? linux_threads_find(memory, names, state) : NULL;
 }
 
 const struct threads_system threads_linux = {

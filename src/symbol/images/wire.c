@@ -379,7 +379,5 @@ struct error *image_wire_receive(FILE *in, uint64_t max, struct image_file *file
 		TRY(receive_code(&incoming, &file->code));
 	if (head.rows)
 		TRY(receive_rows(&incoming, &head, &file->table));
-	if (!file->code && !file->symbols)
-		TRY(nonsense());
-	return NULL;
+	return file->code || file->symbols ? NULL : nonsense();
 }

@@ -10,6 +10,7 @@
 
 #include "arch/arch.h"
 #include "base/error.h"
+#include "base/owned.h"
 #include "symbol/kernel/guest_memory.h"
 #include "symbol/names/symbols.h"
 #include "unwind/tables/cfi.h"
@@ -72,6 +73,7 @@ struct kallsyms;
 struct error *kallsyms_find(const struct guest_memory *memory, uint64_t start, uint64_t end,
 			    struct kallsyms **out);
 void kallsyms_free(struct kallsyms *kallsyms);
+OWNED_POINTER(kallsyms)
 
 /* The address of a symbol of any type; false if there is none of this name. */
 bool kallsyms_address(const struct kallsyms *kallsyms, const char *name, uint64_t *address);
@@ -100,6 +102,7 @@ struct error *btf_read(const struct guest_memory *memory, const struct kallsyms 
 		       struct btf **out);
 
 void btf_free(struct btf *btf);
+OWNED_POINTER(btf)
 
 /*
  * The bytes from the beginning of a structure to a member of it, of one of its

@@ -230,17 +230,15 @@ static bool read_layout(const struct btf *btf, struct module_layout *at)
 static struct error *find_modules(const struct guest_memory *memory, const struct kallsyms *names,
 				  enum orc_layout orc, uint64_t lowest, struct kernel_modules *out)
 {
-	struct error *err = NULL;
-	struct btf *btf = NULL;
+	ENDED_BY(btf_end) struct btf *btf = NULL;
 	uint64_t list;
 
 	*out = (struct kernel_modules){.orc = orc, .lowest = lowest};
 	if (kallsyms_address(names, "modules", &list))
-		err = btf_read(memory, names, &btf);
+		TRY(btf_read(memory, names, &btf));
 	if (btf && read_layout(btf, &out->layout))
 		out->list = list;
-	btf_free(btf);
-	return err;
+	return NULL;
 }
 
 static struct error *read_kernel(const struct guest_memory *memory,

@@ -48,26 +48,22 @@ static struct error *kernel_elf_symbols(const char *path, Elf *elf, struct symbo
 {
 	struct budget budget = {.left = FILE_STEPS};
 	const struct guest_memory memory = {elf, read_loaded, &budget};
-	struct kallsyms *kallsyms = NULL;
-	struct error *err = NULL;
+	ENDED_BY(kallsyms_end) struct kallsyms *kallsyms = NULL;
 	size_t n;
 
 	*out = NULL;
 	if (elf_getphdrnum(elf, &n))
 		n = 0;
-	for (size_t i = 0; i < n && !err && !kallsyms; i++) {
+	for (size_t i = 0; i < n && !kallsyms; i++) {
 		GElf_Phdr phdr;
 
 		/* Linux's own addresses; per-CPU data is linked to 0. */
 		if (gelf_getphdr(elf, (int)i, &phdr) && phdr.p_type == PT_LOAD &&
 		    phdr.p_vaddr >> 63 && phdr.p_filesz <= UINT64_MAX - phdr.p_vaddr)
-			err = kallsyms_find(&memory, phdr.p_vaddr, phdr.p_vaddr + phdr.p_filesz,
-					    &kallsyms);
+			TRY(kallsyms_find(&memory, phdr.p_vaddr, phdr.p_vaddr + phdr.p_filesz,
+					  &kallsyms));
 	}
-	if (!err && kallsyms)
-		err = kallsyms_symbols(kallsyms, path, out);
-	kallsyms_free(kallsyms);
-	return err;
+	return kallsyms ? kallsyms_symbols(kallsyms, path, out) : NULL;
 }
 
 struct section {
