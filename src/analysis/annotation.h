@@ -123,9 +123,6 @@ struct code_reader {
 	const struct recorded_images *recorded;
 };
 
-/* Keeps the first sentence on what a part lacks. */
-void PRINTF_LIKE(2, 3) code_part_lacks(struct code_part *part, const char *format, ...);
-
 struct error *code_part_add_row(struct code_part *part, const struct code_line *line);
 
 /* Adds rows with the part's code; `hits`: sorted, each once. Without rows, part->lacks says why. */

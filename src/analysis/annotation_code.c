@@ -30,7 +30,8 @@ struct code_bytes {
 	bool known; /* the library knows an instruction of it */
 };
 
-void code_part_lacks(struct code_part *part, const char *format, ...)
+/* Keeps the first sentence on what a part lacks. */
+static void PRINTF_LIKE(2, 3) part_lacks(struct code_part *part, const char *format, ...)
 {
 	va_list args;
 
@@ -63,30 +64,29 @@ static struct error *load_file(struct images *images, struct code_part *part, co
 		;
 	if (i == images_files(images)) {
 		if (!is_regular_file(path)) {
-			code_part_lacks(part,
-					"%s is not here, or not to be read without root's rights: "
-					"-s FILE gives it",
-					path);
+			part_lacks(part,
+				   "%s is not here, or not to be read without root's rights: "
+				   "-s FILE gives it",
+				   path);
 			return NULL;
 		}
 		err = images_load(images, &spec, &i);
 	}
 	if (err) {
-		code_part_lacks(part, "%s: -s FILE gives another", err->text);
+		part_lacks(part, "%s: -s FILE gives another", err->text);
 		error_free(err);
 		return NULL;
 	}
 	*file = images_file(images, i);
 	if (part->build_id && *part->build_id && strcmp((*file)->build_id, part->build_id)) {
-		code_part_lacks(
-			part,
-			"%s has changed since (build id %s, and %s ran): -s FILE gives the one",
-			path, *(*file)->build_id ? (*file)->build_id : "none", part->build_id);
+		part_lacks(part,
+			   "%s has changed since (build id %s, and %s ran): -s FILE gives the one",
+			   path, *(*file)->build_id ? (*file)->build_id : "none", part->build_id);
 		*file = NULL;
 	} else if (!(*file)->code) {
-		code_part_lacks(
-			part, "%s is a table of symbols, without code: -s FILE gives the ELF file",
-			path);
+		part_lacks(part,
+			   "%s is a table of symbols, without code: -s FILE gives the ELF file",
+			   path);
 		*file = NULL;
 	}
 	return *file ? images_map(images, i, part->slide, false) : NULL;
@@ -100,16 +100,15 @@ static void find_end(const struct image_file *file, uint64_t last_hit, struct co
 	    symbol.start == part->start)
 		part->end = symbol.end;
 	if (!part->end) {
-		code_part_lacks(part,
-				"%s does not say where the function ends: its code is shown up to "
-				"the last sample; -s FILE gives one with symbols",
-				file->path);
+		part_lacks(part,
+			   "%s does not say where the function ends: its code is shown up to "
+			   "the last sample; -s FILE gives one with symbols",
+			   file->path);
 		part->guessed = true;
 		part->end = last_hit + CODE_LINE_BYTES;
 	}
 	if (part->end - part->start > CODE_SHOWN_MAX) {
-		code_part_lacks(part, "only the first %u bytes of its code are shown",
-				CODE_SHOWN_MAX);
+		part_lacks(part, "only the first %u bytes of its code are shown", CODE_SHOWN_MAX);
 		part->end = part->start + CODE_SHOWN_MAX;
 	}
 }
@@ -194,12 +193,12 @@ static const struct arch *known_arch(struct code_part *part, const struct image_
 	part->patched = file->code->patched;
 	if (arch && (arch->isa != ISA_ARM || arch->word == 8 || file->code->n_marks))
 		return arch;
-	code_part_lacks(part,
-			arch ? "instructions of 32-bit Arm need mapping symbols ($a, $t), which "
-			       "tell Thumb's from others, and %s has none: -s FILE gives the one "
-			       "before it was stripped"
-			     : "%s is of a processor whose instructions are not known",
-			file->path);
+	part_lacks(part,
+		   arch ? "instructions of 32-bit Arm need mapping symbols ($a, $t), which "
+			  "tell Thumb's from others, and %s has none: -s FILE gives the one "
+			  "before it was stripped"
+			: "%s is of a processor whose instructions are not known",
+		   file->path);
 	return NULL;
 }
 
@@ -273,8 +272,7 @@ static struct error *add_stretches(struct code_bytes *from, const struct code_hi
 
 		shown += end - at[i];
 		if (shown > CODE_SHOWN_MAX) {
-			code_part_lacks(part, "only %u bytes of its code are shown",
-					CODE_SHOWN_MAX);
+			part_lacks(part, "only %u bytes of its code are shown", CODE_SHOWN_MAX);
 			break;
 		}
 		TRY(add_instructions(from, part, at[i], end, is_last ? 1 : SIZE_MAX));
@@ -310,13 +308,13 @@ static struct error *add_code_of(const struct code_reader *reader, const char *p
 	TRY(part->nameless ? add_stretches(&from, hits, n_hits, part)
 			   : add_function(&from, file, last_hit, part));
 	if (!part->n)
-		code_part_lacks(part,
-				"%s has no code there, only what debuggers need: -s FILE gives the "
-				"one that ran",
-				file->path);
+		part_lacks(part,
+			   "%s has no code there, only what debuggers need: -s FILE gives the "
+			   "one that ran",
+			   file->path);
 	else if (!from.known)
-		code_part_lacks(part, "the libcapstone here does not know the instructions of %s",
-				from.arch->name);
+		part_lacks(part, "the libcapstone here does not know the instructions of %s",
+			   from.arch->name);
 	part->n = from.known ? part->n : 0;
 	return NULL;
 }
@@ -330,11 +328,10 @@ struct error *code_part_read(const struct code_reader *reader, const struct code
 	if (is_stand_in(part->start))
 		return NULL;
 	if (!reader->disassembler)
-		code_part_lacks(part, "instructions need libcapstone, which is not here");
+		part_lacks(part, "instructions need libcapstone, which is not here");
 	else if (!part->path)
-		code_part_lacks(
-			part,
-			"the recording names no file for this code: -s FILE@0xADDRESS gives it");
+		part_lacks(part,
+			   "the recording names no file for this code: -s FILE@0xADDRESS gives it");
 	if (part->lacks)
 		return NULL;
 	TRY(add_code_of(reader, part->path, hits, n_hits, part));

@@ -145,12 +145,6 @@ struct agent {
 bool agent_wants(const struct agent_args *args, const struct found *found);
 
 /*
- * Starts a process of ours: it ends with us, and has none of our files but
- * standard error, and `output` as its standard output. As fork(2).
- */
-pid_t agent_start_process(int output);
-
-/*
  * The same, its standard output being a socket of packets whose other end is *end. True in the
  * process itself; where there is none, *pid is 0 and *end -1.
  */

@@ -37,7 +37,11 @@
 /* A domain that is being made, or that goes, has no name for a moment. */
 #define WHEN_FOUND_AGAIN UINT64_MAX
 
-pid_t agent_start_process(int output)
+/*
+ * Starts a process of ours: it ends with us, and has none of our files but
+ * standard error, and `output` as its standard output. As fork(2).
+ */
+static pid_t start_process(int output)
 {
 	const pid_t parent = getpid(), pid = fork();
 	struct descriptors keep = {0};
@@ -67,7 +71,7 @@ bool agent_start_at_socket(pid_t *pid, int *end)
 	*end = -1;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return false;
-	*pid = agent_start_process(ends[1]);
+	*pid = start_process(ends[1]);
 	if (!*pid)
 		return true;
 	close(ends[1]);
@@ -425,7 +429,7 @@ static void begin_join(struct agent *agent)
 	agent_tell_store(agent, store_join_begin(agent->store, first->guest, &agent->joined));
 	if (agent->joined < 0)
 		return;
-	agent->joiner = agent_start_process(agent->joined);
+	agent->joiner = start_process(agent->joined);
 	if (!agent->joiner)
 		join(agent);
 	if (agent->joiner < 0) {

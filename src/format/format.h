@@ -234,7 +234,6 @@ void stack_texts_free(struct stack_texts *texts);
 void raw_write_head(const struct recording_info *info, FILE *out);
 
 /* One frame, by its name in the file; `named` may be NULL: only the address. */
-struct error *raw_frame(uint64_t addr, const struct named *named, struct bytes *out);
 struct error *raw_write_frame(uint64_t addr, const struct named *named, FILE *out);
 
 /* Ends a stack of `n_frames` that was seen `times` times. */

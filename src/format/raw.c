@@ -70,7 +70,7 @@ size_t raw_offset(const char *name, uint64_t offset, char out[RAW_OFFSET_MAX])
 	return 1 + format_hex(offset, out + 1);
 }
 
-struct error *raw_frame(uint64_t addr, const struct named *named, struct bytes *out)
+static struct error *put_frame(uint64_t addr, const struct named *named, struct bytes *out)
 {
 	const char *name = named && named->resolved ? named->symbol : "";
 	const size_t len = strlen(name);
@@ -89,7 +89,7 @@ struct error *raw_write_frame(uint64_t addr, const struct named *named, FILE *ou
 {
 	ENDED_BY(bytes_free) struct bytes line = {0};
 
-	TRY(raw_frame(addr, named, &line));
+	TRY(put_frame(addr, named, &line));
 	fwrite(line.data, 1, line.len, out);
 	return NULL;
 }
@@ -119,7 +119,7 @@ static struct error *format_frame(void *ctx, uint32_t number, struct bytes *line
 
 	TRY(symbolizer_name_node(raw->job->symbolizer, raw->job->profile->stacks,
 				 raw->frames->node[number], &named));
-	return raw_frame(node->addr, &named, line);
+	return put_frame(node->addr, &named, line);
 }
 
 static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,

@@ -114,8 +114,9 @@ static bool is_same(const struct guest_thread *a, const struct guest_thread *b)
 	return a->tid == b->tid && a->pid == b->pid && a->start_ns == b->start_ns;
 }
 
-bool linux_read_task(const struct linux_threads *own, const struct guest_memory *memory,
-		     uint64_t at, struct guest_thread *out)
+/* Reads a thread, twice; one that is switched all the time is taken as it is. */
+static bool read_task(const struct linux_threads *own, const struct guest_memory *memory,
+		      uint64_t at, struct guest_thread *out)
 {
 	uint8_t task[LINUX_TASK_MAX];
 	struct guest_thread before;
@@ -138,7 +139,7 @@ bool linux_read_task(const struct linux_threads *own, const struct guest_memory 
 bool linux_read_again(const struct linux_threads *own, const struct guest_memory *memory,
 		      const struct guest_thread *thread, struct guest_thread *now)
 {
-	return linux_read_task(own, memory, thread->at, now) && is_same(thread, now);
+	return read_task(own, memory, thread->at, now) && is_same(thread, now);
 }
 
 /* Goes to the next node, which must lead back: no list without its head is a loop then. */
@@ -222,7 +223,7 @@ static enum guest_thread_turn next(const void *state, const struct guest_memory 
 						 : next_process(own, memory, own->init_task, &to);
 
 	if (turn == TURN_THREAD &&
-	    (!linux_read_task(own, memory, to.at, thread) || thread->pid != to.pid))
+	    (!read_task(own, memory, to.at, thread) || thread->pid != to.pid))
 		return TURN_LOST;
 	return turn;
 }
@@ -280,7 +281,7 @@ static bool running(const void *state, const struct guest_memory *memory, uint32
 		return false;
 	for (unsigned i = 0; i < READ_TRIES; i++) {
 		if (!linux_get_pointer(memory, base + own->current, &task) ||
-		    !linux_read_task(own, memory, task, out) ||
+		    !read_task(own, memory, task, out) ||
 		    !linux_get_pointer(memory, base + own->current, &after) || after != task)
 			continue;
 		out->state = THREAD_RUNNING;
@@ -376,7 +377,7 @@ static bool read_leader(const struct linux_threads *own, const struct guest_memo
 	uint64_t leader;
 
 	return linux_get_pointer(memory, task + own->at[TASK_LEADER], &leader) &&
-	       linux_read_task(own, memory, leader, out) && out->tid == pid && out->pid == pid;
+	       read_task(own, memory, leader, out) && out->tid == pid && out->pid == pid;
 }
 
 /* A task that is the same one after its stack was read had it before. */
@@ -388,7 +389,7 @@ static bool details(const void *state, const struct guest_memory *memory,
 	uint64_t stack;
 
 	if (!linux_get_pointer(memory, of->at + own->at[TASK_STACK], &stack) ||
-	    !linux_read_task(own, memory, of->at, &thread) || thread.tid != of->tid ||
+	    !read_task(own, memory, of->at, &thread) || thread.tid != of->tid ||
 	    thread.start_ns != of->start_ns)
 		return false;
 	out->stack = stack;

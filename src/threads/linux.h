@@ -135,11 +135,7 @@ static inline bool linux_get_pointer(const struct guest_memory *memory, uint64_t
 	return guest_memory_get(memory, va, pointer, 8) && linux_is_pointer(*pointer);
 }
 
-/* Reads a thread, twice; one that is switched all the time is taken as it is. */
-bool linux_read_task(const struct linux_threads *own, const struct guest_memory *memory,
-		     uint64_t at, struct guest_thread *out);
-
-/* ... one that was read before; false: it has ended. */
+/* Reads a thread that was read before; false: it has ended. */
 bool linux_read_again(const struct linux_threads *own, const struct guest_memory *memory,
 		      const struct guest_thread *thread, struct guest_thread *now);
 
