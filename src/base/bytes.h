@@ -138,4 +138,19 @@ static inline bool eight_digits(uint64_t word, uint64_t *value)
 	return true;
 }
 
+static inline int hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Two hexadecimal digits at `at`, with small letters: a byte; -1 if there are none. */
+static inline int hex_byte(const char *at)
+{
+	int high = hex_value(at[0]), low = high < 0 ? -1 : hex_value(at[1]);
+
+	return low < 0 ? -1 : high << 4 | low;
+}
+
 #endif

@@ -401,14 +401,6 @@ static void put_value_type(struct otlp *o, unsigned field, const char *type)
 	add_fields(o, &o->profile);
 }
 
-/* FNV-1a, 64 bits. */
-static uint64_t hash(uint64_t from, const void *data, size_t len)
-{
-	for (const uint8_t *at = data, *end = at + len; at < end; at++)
-		from = (from ^ *at) * 0x100000001b3ull;
-	return from;
-}
-
 /* An id that is the same each time for a recording, so that receivers know it again; never 0. */
 static void put_id(struct otlp *o)
 {
@@ -419,9 +411,9 @@ static void put_id(struct otlp *o)
 	uint8_t id[ID_LEN];
 
 	for (unsigned half = 0; half < 2; half++) {
-		uint64_t sum = hash(0xcbf29ce484222325ull + half, facts, sizeof(facts));
+		uint64_t sum = hash_bytes(HASH_BEGIN + half, facts, sizeof(facts));
 
-		sum = hash(sum, name, strlen(name)) | 1;
+		sum = hash_bytes(sum, name, strlen(name)) | 1;
 		memcpy(id + half * sizeof(sum), &sum, sizeof(sum));
 	}
 	protobuf_bytes(&o->fields, PROFILE_ID, id, sizeof(id));

@@ -124,13 +124,6 @@ static enum xlate_status x86_translate(const struct mmu *mmu, uint64_t va,
 	}
 }
 
-/* Control bits: Intel SDM vol. 3, sections 2.2.1 and 2.5. */
-#define CR0_PG	 (1ull << 31)
-#define CR4_PSE	 (1ull << 4)
-#define CR4_PAE	 (1ull << 5)
-#define CR4_LA57 (1ull << 12)
-#define EFER_LMA (1ull << 10)
-
 #define PFN_MASK 0x000ffffffffff000ull
 
 enum { AX, CX, DX, BX, SP, BP, SI, DI };

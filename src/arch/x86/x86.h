@@ -6,6 +6,13 @@
 
 #include "arch/arch.h"
 
+/* Control bits: Intel SDM vol. 3, sections 2.2.1 and 2.5. */
+#define CR0_PG	 (1ull << 31)
+#define CR4_PSE	 (1ull << 4)
+#define CR4_PAE	 (1ull << 5)
+#define CR4_LA57 (1ull << 12)
+#define EFER_LMA (1ull << 10)
+
 struct x86_regs {
 	/* As processors number them: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15. */
 	uint64_t gp[16];

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/array.h"
+#include "base/intern.h"
 #include "base/owned.h"
 #include "base/preopen.h"
 #include "symbol/images/file.h"
@@ -291,16 +292,6 @@ struct error *images_map(struct images *images, size_t i, uint64_t slide, bool c
 	return insert(images, i, &mapping);
 }
 
-/* FNV-1a */
-static uint64_t hash_text(const char *text)
-{
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-	while (*text)
-		hash = (hash ^ (uint8_t)*text++) * UINT64_C(0x100000001b3);
-	return hash;
-}
-
 static bool is_taken(const struct images *images, uint64_t base)
 {
 	for (size_t i = 0; i < images->n; i++)
@@ -313,7 +304,8 @@ static bool is_taken(const struct images *images, uint64_t base)
 static uint64_t choose_base(const struct images *images, const struct mapped_file *mapped)
 {
 	const uint64_t room = MAPPED_FILES_END - MAPPED_FILES_ADDR;
-	uint64_t at = hash_text(mapped->path) ^ mapped->start / MAPPED_FILE_SIZE;
+	uint64_t at = hash_bytes(HASH_BEGIN, mapped->path, strlen(mapped->path)) ^
+		      mapped->start / MAPPED_FILE_SIZE;
 
 	at ^= at >> 32;
 	at = at * MAPPED_FILE_SIZE % room;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/bytes.h"
 #include "base/intern.h"
 #include "base/owned.h"
 
@@ -345,21 +346,6 @@ const char *short_names_get(struct short_names *names, const char *full, size_t 
 
 /* The compiler's naming schemes, told by the separator between modules. */
 enum scheme { BY_UNDERSCORES, BY_DOT, BY_DOLLAR };
-
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Two hexadecimal digits at `at`: a byte; -1 if there are none. */
-static int hex_byte(const char *at)
-{
-	int high = hex_digit(at[0]), low = high < 0 ? -1 : hex_digit(at[1]);
-
-	return low < 0 ? -1 : high << 4 | low;
-}
 
 /* A dollar that begins no escape is a separator: then all of them are. */
 static enum scheme scheme_of(const char *name)

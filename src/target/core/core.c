@@ -74,9 +74,6 @@ static bool read_frame(const struct core *core, uint64_t gfn, void *bytes)
 #define IN_KERNEL (1u << 2) /* VGCF_in_kernel */
 #define RPL	  3u
 
-#define CR0_PG	 (1ull << 31)
-#define CR4_PAE	 (1ull << 5)
-#define EFER_LMA (1ull << 10)
 #define PFN_MASK 0x000ffffffffff000ull
 
 /*

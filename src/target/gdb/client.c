@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "target/host/proc.h"
 
@@ -269,26 +270,15 @@ enum gdb_stopped gdb_stop(struct gdb *gdb, int wait_ms)
 	return gdb->gone ? GDB_NO_ANSWER : GDB_STOPPED;
 }
 
-static int digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 bool gdb_bytes(const struct gdb *gdb, size_t at, void *bytes, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
 		const size_t at_digit = 2 * (at + i);
-		int high, low;
+		const int byte = at_digit + 2 <= gdb->len ? hex_byte(gdb->packet + at_digit) : -1;
 
-		if (at_digit + 2 > gdb->len)
+		if (byte < 0)
 			return false;
-		high = digit(gdb->packet[at_digit]);
-		low = digit(gdb->packet[at_digit + 1]);
-		if (high < 0 || low < 0)
-			return false;
-		((uint8_t *)bytes)[i] = (uint8_t)(high << 4 | low);
+		((uint8_t *)bytes)[i] = (uint8_t)byte;
 	}
 	return true;
 }

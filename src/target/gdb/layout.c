@@ -13,8 +13,6 @@
 /* CS and SS tell their descriptors' privilege in their low bits (SDM vol. 3, 3.4.2). */
 #define X86_RPL 3u
 
-#define EFER_LMA (1ull << 10)
-
 /* CR0.ET is always set (SDM vol. 3, 2.5), which shows that the layout is right. */
 #define CR0_ET (1ull << 4)
 #define CR0_PE (1ull << 0)

@@ -83,9 +83,7 @@ static struct error *watch(struct perf_event_attr *attr, pid_t tid, struct bpf_p
 	if (*fd < 0)
 		return bpf_refused("perf_event_open", errno);
 	*link = bpf_program__attach_perf_event_opts(program, *fd, &options);
-	if (!*link)
-		return bpf_refused("attaching the program to a perf event", errno);
-	return NULL;
+	return *link ? NULL : bpf_refused("attaching the program to a perf event", errno);
 }
 
 static struct error *watch_vcpu(struct bpf_reader *u, uint32_t i, pid_t tid)

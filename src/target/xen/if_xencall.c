@@ -149,9 +149,7 @@ static struct error *open_handles(struct xen_if *xi)
 	if (!xi->call)
 		return open_failed("Xen's hypercall device");
 	xi->memory = xenforeignmemory_open(&xen_if_quiet_log, 0);
-	if (!xi->memory)
-		return open_failed("Xen's device for the memory of guests");
-	return NULL;
+	return xi->memory ? NULL : open_failed("Xen's device for the memory of guests");
 }
 
 /* Linux denies it to domains that do not control others, by default. */

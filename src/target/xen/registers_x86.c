@@ -14,13 +14,6 @@
 
 #include "arch/x86/x86.h"
 
-/* Control bits: Intel SDM vol. 3, sections 2.2.1 and 2.5. */
-#define CR0_PG	 (1ull << 31)
-#define CR4_PSE	 (1ull << 4)
-#define CR4_PAE	 (1ull << 5)
-#define CR4_LA57 (1ull << 12)
-#define EFER_LMA (1ull << 10)
-
 /* Segment attributes as in the VMCB (AMD APM vol. 2, 15.5.1): bits 5-6 DPL, bit 9 L, bit 10 D or B. */
 #define ARBYTES_DPL(ar) (((ar) >> 5) & 3)
 #define ARBYTES_L	(1u << 9)

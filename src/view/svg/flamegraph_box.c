@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/intern.h"
+
 /* One character of a name, escaped. */
 struct glyph {
 	char xml[12]; /* maybe not terminated by a 0 */
@@ -127,13 +129,11 @@ struct rgb {
 	int r, g, b;
 };
 
-/* FNV-1a with 64 bits, and the end of MurmurHash3 to spread names that differ in a digit only. */
+/* FNV-1a, and the end of MurmurHash3 to spread names that differ in a digit only. */
 static uint64_t hash(const char *name)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	uint64_t h = hash_bytes(HASH_BEGIN, name, strlen(name));
 
-	for (; *name; name++)
-		h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
 	h = (h ^ h >> 33) * UINT64_C(0xff51afd7ed558ccd);
 	return h ^ h >> 33;
 }
