@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_AGENT_PUSH_H
-#define UNIPROF_AGENT_PUSH_H
+#pragma once
 
 /*
  * One request to a receiver of profiles, by HTTP: sent once, and its answer
@@ -67,5 +66,3 @@ void push_close(struct push *push);
 
 /* For `uniprof -V`: "pushes by libcurl", ... */
 extern const char push_feature[];
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_AGENT_STORE_H
-#define UNIPROF_AGENT_STORE_H
+#pragma once
 
 /*
  * The store of the resident profiler: a directory for each guest, in it
@@ -185,5 +184,3 @@ DIR *store_read_directory(int store, const char *name);
 
 /* Its size on the disk; false: it is no regular file. */
 bool store_is_file(int directory, const char *name, uint64_t *bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_ANALYSIS_ANNOTATION_H
-#define UNIPROF_ANALYSIS_ANNOTATION_H
+#pragma once
 
 /*
  * Samples by instruction and source line, of chosen functions or addresses.
@@ -128,5 +127,3 @@ struct error *code_part_add_row(struct code_part *part, const struct code_line *
 /* Adds rows with the part's code; `hits`: sorted, each once. Without rows, part->lacks says why. */
 struct error *code_part_read(const struct code_reader *reader, const struct code_hit *hits,
 			     size_t n_hits, struct code_part *part);
-
-#endif

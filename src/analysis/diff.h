@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_ANALYSIS_DIFF_H
-#define UNIPROF_ANALYSIS_DIFF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -142,5 +141,3 @@ struct tree_pair {
 struct error *tree_pair_build(const struct tree_sides *sides, const struct tree_options *options,
 			      struct tree_pair *pair);
 void tree_pair_free(struct tree_pair *pair);
-
-#endif

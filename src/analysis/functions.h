@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_ANALYSIS_FUNCTIONS_H
-#define UNIPROF_ANALYSIS_FUNCTIONS_H
+#pragma once
 
 /*
  * The time of functions: the flat profile has each function once, with its own
@@ -88,5 +87,3 @@ void callers_callees_free(struct callers_callees *result);
  * ERR_USAGE names some if there are several.
  */
 struct error *callers_callees_find(const struct tree *tree, const char *text, const char **name);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_ANALYSIS_GROUPED_TREE_H
-#define UNIPROF_ANALYSIS_GROUPED_TREE_H
+#pragma once
 
 /*
  * Trees (analysis/tree.h) of the selected samples of a profile, whose nodes are
@@ -115,5 +114,3 @@ struct error *group_outer_name(void *ctx, uint32_t thread, const char **name);
 
 /* Column i of a node's name, to the tab or the end; *len are its bytes. */
 const char *grouped_tree_column(const char *name, size_t i, size_t *len);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_ANALYSIS_NAME_CODE_H
-#define UNIPROF_ANALYSIS_NAME_CODE_H
+#pragma once
 
 /*
  * The code behind a function's name, for colours and categories: its kind, the image
@@ -54,5 +53,3 @@ uint32_t name_codes_image_of(const struct name_codes *codes, const char *name);
 /* False if no name can be of that kind. */
 bool name_codes_may_have(const struct name_codes *codes, enum name_kind kind);
 enum name_kind name_codes_kind_of(const struct name_codes *codes, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_ANALYSIS_TREE_H
-#define UNIPROF_ANALYSIS_TREE_H
+#pragma once
 
 /*
  * Stacks merged by function name, for folded stacks and flame graphs. Node 0 is
@@ -136,5 +135,3 @@ struct error *tree_picker_add(struct tree_picker *picker, uint32_t stack, uint64
  * Forgets the stacks.
  */
 struct error *tree_picker_take(struct tree_picker *picker, struct tree *tree, uint32_t *node);
-
-#endif

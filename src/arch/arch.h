@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_ARCH_ARCH_H
-#define UNIPROF_ARCH_ARCH_H
+#pragma once
 
 /*
  * Registers and page tables of each instruction set.
@@ -364,5 +363,3 @@ size_t disassemble(struct disassembler *disassembler, const struct regs *regs,
 
 /* For `uniprof -V`. */
 extern const char disassembler_feature[];
-
-#endif

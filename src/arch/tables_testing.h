@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_ARCH_TABLES_TESTING_H
-#define UNIPROF_ARCH_TABLES_TESTING_H
+#pragma once
 
 /* Page tables for tests: a few frames, anywhere in the physical address space. */
 
@@ -55,5 +54,3 @@ static inline void put32(struct memory *memory, uint64_t phys, uint32_t entry)
 {
 	memcpy(at(memory, phys), &entry, 4);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_ARRAY_H
-#define UNIPROF_BASE_ARRAY_H
+#pragma once
 
 /*
  * Large arrays; arrays that grow: a pointer to the elements, and how many there is room for; both
@@ -162,5 +161,3 @@ static inline size_t array_upto(const void *array, size_t n, size_t size, size_t
 
 #define ARRAY_UPTO(array, n, member, key) \
 	array_upto(array, n, sizeof(*(array)), offsetof(__typeof__(*(array)), member), key)
-
-#endif

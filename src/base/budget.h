@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_BUDGET_H
-#define UNIPROF_BASE_BUDGET_H
+#pragma once
 
 /*
  * Bounds the work on data of a guest or a file. A search spends a step for each
@@ -55,5 +54,3 @@ bool background_run(struct background *background, uint64_t until_ns, struct err
 
 /* True if the search ended because its steps were spent. */
 bool background_exhausted(const struct background *background);
-
-#endif

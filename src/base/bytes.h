@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_BYTES_H
-#define UNIPROF_BASE_BYTES_H
+#pragma once
 
 /*
  * The bytes that recordings are made of: a buffer that grows, and the numbers
@@ -152,5 +151,3 @@ static inline int hex_byte(const char *at)
 
 	return low < 0 ? -1 : high << 4 | low;
 }
-
-#endif

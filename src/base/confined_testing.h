@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_CONFINED_TESTING_H
-#define UNIPROF_BASE_CONFINED_TESTING_H
+#pragma once
 
 /* Tests that a confined process can no longer do something, by trying it in a child. */
 
@@ -19,5 +18,3 @@ static inline int in_a_child(int (*work)(const void *arg), const void *arg)
 		return 255;
 	return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_DEBUG_FILE_H
-#define UNIPROF_BASE_DEBUG_FILE_H
+#pragma once
 
 /*
  * Separate debug files, with the sections that `strip` took out, as
@@ -39,5 +38,3 @@ Elf_Scn *elf_find_section(Elf *elf, const char *wanted, GElf_Shdr *shdr);
 
 /* Preopens the debug files beside a file: its directory may be readable for us alone. */
 struct error *debug_file_preopen_beside(const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_ERROR_H
-#define UNIPROF_BASE_ERROR_H
+#pragma once
 
 /*
  * Errors are values: a kind, which is also the exit code of the program, and a
@@ -59,5 +58,3 @@ struct error *error_no_memory(void) MUST_CHECK;
 struct error *error_first(struct error *first, struct error *second) MUST_CHECK;
 
 void error_free(struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_FUZZ_TESTING_H
-#define UNIPROF_BASE_FUZZ_TESTING_H
+#pragma once
 
 /*
  * Frame of a libFuzzer target: X_fuzz.c includes this and defines fuzz_one.
@@ -114,5 +113,3 @@ static inline uint8_t *fuzz_copy(const void *data, size_t size)
 		memcpy(copy, data, size);
 	return copy;
 }
-
-#endif

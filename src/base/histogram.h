@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_HISTOGRAM_H
-#define UNIPROF_BASE_HISTOGRAM_H
+#pragma once
 
 /*
  * Counts of 64-bit values in log-linear buckets: exact below 32, then 16
@@ -73,5 +72,3 @@ static inline uint64_t histogram_quantile(const struct histogram *h, double q)
 	}
 	return h->max;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_INTERN_H
-#define UNIPROF_BASE_INTERN_H
+#pragma once
 
 /* Strings, each kept once, so that equal strings are the same pointer. */
 
@@ -74,5 +73,3 @@ struct error *row_ids_get(struct row_ids *rows, uint64_t a, uint64_t b, void *ar
 
 /* ... without adding it: false if it is not there. */
 bool row_ids_find(const struct row_ids *rows, uint64_t a, uint64_t b, uint32_t *number);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_OWNED_H
-#define UNIPROF_BASE_OWNED_H
+#pragma once
 
 /*
  * Variables that give back what they hold as they go out of scope, so that a
@@ -51,5 +50,3 @@ static inline void owned_close(const int *fd)
 		close(*fd);
 	errno = kept;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_PREOPEN_H
-#define UNIPROF_BASE_PREOPEN_H
+#pragma once
 
 /*
  * Descriptors of this process: sets of them, and files that are opened ahead.
@@ -114,5 +113,3 @@ int sysroot_open_itself(const char *path);
  * on, NULL with errno if there is none; the caller frees it.
  */
 struct error *sysroot_adopt(const char *path, char **name);
-
-#endif

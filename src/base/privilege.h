@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_PRIVILEGE_H
-#define UNIPROF_BASE_PRIVILEGE_H
+#pragma once
 
 /*
  * Drops rights that are no longer needed: handles and files are opened first
@@ -104,5 +103,3 @@ int seccomp_enter_with(enum seccomp_role role, bool terminal);
  */
 extern const int seccomp_fatal[];
 extern const size_t seccomp_n_fatal;
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_PROGRESS_H
-#define UNIPROF_BASE_PROGRESS_H
+#pragma once
 
 /*
  * Progress of long work. The code that works reports how far it is, now and
@@ -32,5 +31,3 @@ static inline void progress_end(struct progress_sink *progress)
 {
 	progress_at(progress, 0, 0, 0);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_SAMPLE_TYPES_H
-#define UNIPROF_BASE_SAMPLE_TYPES_H
+#pragma once
 
 /* The types of a sample, which targets, unwinders and recordings share. */
 
@@ -101,5 +100,3 @@ struct source_frame {
 
 /* Functions inlined into one another that are kept; if there are more, the innermost. */
 #define SOURCE_DEPTH 64
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_SANDBOX_H
-#define UNIPROF_BASE_SANDBOX_H
+#pragma once
 
 /*
  * Processes that read one file that others wrote: without rights, and with
@@ -42,5 +41,3 @@ void sandbox_enter(const char *path, const int *fds, size_t n);
 
 /* The error for a reader's status that is not 0. */
 struct error *sandbox_crashed(const char *path, int status) MUST_CHECK;
-
-#endif

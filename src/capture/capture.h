@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CAPTURE_CAPTURE_H
-#define UNIPROF_CAPTURE_CAPTURE_H
+#pragma once
 
 /*
  * Captures a tick: samples all vCPUs of a guest, unwinds them and interns the
@@ -358,5 +357,3 @@ struct waits_counts {
 };
 
 struct waits_counts waits_count(const struct waits *waits);
-
-#endif

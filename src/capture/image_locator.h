@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CAPTURE_IMAGE_LOCATOR_H
-#define UNIPROF_CAPTURE_IMAGE_LOCATOR_H
+#pragma once
 
 /*
  * Locates images while a guest is sampled, and checks that they are the code
@@ -211,5 +210,3 @@ void kernel_locator_defer(struct kernel_locator *kernel, const struct regs *from
 struct error *kernel_locator_search(struct kernel_locator *kernel, struct target *target,
 				    struct images *images, const struct regs *from,
 				    struct budget *budget, bool *added);
-
-#endif

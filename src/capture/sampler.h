@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CAPTURE_SAMPLER_H
-#define UNIPROF_CAPTURE_SAMPLER_H
+#pragma once
 
 /*
  * The sampling loop: wait, sample, unwind, intern, hand on. Only the second
@@ -229,5 +228,3 @@ struct rate_limits {
 
 /* Lowers rates while all together take too much, and raises them while there is room; true if it has changed any. */
 bool rates_fit(struct rate_share *shares, size_t n, const struct rate_limits *limits);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CLASSIC_RESOLVE_H
-#define UNIPROF_CLASSIC_RESOLVE_H
+#pragma once
 
 /*
  * Puts names into a classic trace (see format/format.h), ours or the 2017 tool's:
@@ -30,5 +29,3 @@ struct resolve_result {
  */
 struct error *resolve_trace(const struct images *images, int in, const char *in_name, int out,
 			    struct progress_sink *progress, struct resolve_result *result);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_AGENT_H
-#define UNIPROF_CMD_AGENT_H
+#pragma once
 
 /*
  * The parts of `uniprof agent`: agent.c takes settings and waits;
@@ -223,5 +222,3 @@ void agent_push(struct agent *agent, uint64_t now_ns);
 
 /* Takes the pusher's answer. */
 void agent_read_pusher(struct agent *agent);
-
-#endif

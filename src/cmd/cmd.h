@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_CMD_H
-#define UNIPROF_CMD_CMD_H
+#pragma once
 
 /*
  * A verb is one short file with one `const struct verb`, listed in uniprof.c.
@@ -121,5 +120,3 @@ void progress_line_init(struct progress_line *display, const char *who);
 /* Puts the line for the time `now_ns` into display->text, "" if none is to be shown. */
 void progress_line_update(struct progress_line *display, const char *what, uint64_t done,
 			  uint64_t all, uint64_t now_ns);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_HISTORY_H
-#define UNIPROF_CMD_HISTORY_H
+#pragma once
 
 /* The load of a guest over days: what `history` collects, and what it is shown as. */
 
@@ -49,5 +48,3 @@ uint64_t history_state_ns(const struct history *history, unsigned state);
 const char *history_name(const struct history *history, uint32_t row, size_t *len);
 
 void history_put_text(const struct history *history, const struct tty_writer *writer);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_PUSH_H
-#define UNIPROF_CMD_PUSH_H
+#pragma once
 
 /* Shared by `uniprof push` and `uniprof agent --push`: whom to send to, and the bodies of requests. */
 
@@ -70,5 +69,3 @@ uint64_t push_backoff_ns(unsigned failures, uint64_t after_ns);
 
 /* A number of ns below `below_ns`, by chance. */
 uint64_t push_chance_ns(uint64_t below_ns);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_REPORT_H
-#define UNIPROF_CMD_REPORT_H
+#pragma once
 
 /* The parts of `report`: a head, and the view below it, as text or as JSON. */
 
@@ -85,5 +84,3 @@ struct json_t *report_annotation_json(const struct report *report);
 
 /* Column `key` of a node's name, as it is shown; *len are its bytes. */
 const char *report_column(const struct report *report, const char *name, size_t key, size_t *len);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_FORMAT_EXPORT_FIXTURE_H
-#define UNIPROF_FORMAT_EXPORT_FIXTURE_H
+#pragma once
 
 /*
  * For tests of formats: makes a recording in memory, sample by sample, and
@@ -92,5 +91,3 @@ static inline void fixture_end(struct export_fixture *f)
 	stacks_free(f->stacks);
 	close(f->fd);
 }
-
-#endif

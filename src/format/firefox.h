@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_FORMAT_FIREFOX_H
-#define UNIPROF_FORMAT_FIREFOX_H
+#pragma once
 
 /* The parts of the Firefox Profiler's format: its tables (firefox.c), and its threads (firefox_tracks.c). */
 
@@ -39,5 +38,3 @@ struct error *firefox_choose_pauses(struct firefox *f);
 
 /* An element of "threads"; a track without samples will do. */
 struct error *firefox_put_track(const struct firefox *f, const struct track *track);
-
-#endif

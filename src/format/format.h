@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_FORMAT_FORMAT_H
-#define UNIPROF_FORMAT_FORMAT_H
+#pragma once
 
 /*
  * One file a format. To add one: write `const struct format format_NAME` in
@@ -246,5 +245,3 @@ void raw_write_end(size_t n_frames, uint64_t times, FILE *out);
  */
 #define RAW_OFFSET_MAX 19
 size_t raw_offset(const char *name, uint64_t offset, char out[RAW_OFFSET_MAX]);
-
-#endif

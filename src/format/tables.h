@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_FORMAT_TABLES_H
-#define UNIPROF_FORMAT_TABLES_H
+#pragma once
 
 /*
  * The tables that most formats consist of: the code addresses in a profile's
@@ -269,5 +268,3 @@ struct sample_group {
 
 /* In the order in which the first of each was taken; the caller frees *out, also after an error. */
 struct error *samples_group(const struct format_job *job, struct sample_group **out, uint32_t *n);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_IMPORT_IMPORT_H
-#define UNIPROF_IMPORT_IMPORT_H
+#pragma once
 
 /*
  * Profiles of other tools (importer.h), told to a visitor as recordings are.
@@ -91,5 +90,3 @@ bool import_is_target(const char *target);
  * them stops in the middle, so does the result. ERR_INPUT, ERR_OUTPUT.
  */
 struct error *merge_recordings(char *const *paths, size_t n, const char *output);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_IMPORT_IMPORTER_H
-#define UNIPROF_IMPORT_IMPORTER_H
+#pragma once
 
 /*
  * The seam of the importers, private to src/import. To add a format:
@@ -307,5 +306,3 @@ static inline size_t import_after_blanks(const uint8_t *head, size_t len, size_t
 		at++;
 	return at;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_IMPORT_PERF_FILE_H
-#define UNIPROF_IMPORT_PERF_FILE_H
+#pragma once
 
 /*
  * The layout of perf.data (linux/tools/perf/Documentation/perf.data-file-format.txt,
@@ -180,5 +179,3 @@ struct error *perf_maps_translate(struct perf_maps *maps, uint32_t pid, uint64_t
 /* The thread's number, by its name at the moment. */
 struct error *perf_maps_thread(struct perf_maps *maps, uint32_t pid, uint32_t tid,
 			       uint32_t *number);
-
-#endif

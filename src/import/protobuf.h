@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_IMPORT_PROTOBUF_H
-#define UNIPROF_IMPORT_PROTOBUF_H
+#pragma once
 
 /*
  * Messages in the encoding of Protocol Buffers (protobuf.dev, "Encoding"), read
@@ -176,5 +175,3 @@ enum {
 	PPROF_FUNCTION_SYSTEM_NAME,
 	PPROF_FUNCTION_FILE
 };
-
-#endif

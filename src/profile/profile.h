@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_PROFILE_PROFILE_H
-#define UNIPROF_PROFILE_PROFILE_H
+#pragma once
 
 /*
  * A recording summed up: how many samples, and how much time, each stack got.
@@ -284,5 +283,3 @@ struct quality {
  * "; " between them, or NULL when there is nothing to say; the caller frees *text.
  */
 struct error *quality_warning(const struct quality *quality, unsigned most, char **text);
-
-#endif

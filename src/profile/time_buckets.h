@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_PROFILE_TIME_BUCKETS_H
-#define UNIPROF_PROFILE_TIME_BUCKETS_H
+#pragma once
 
 /*
  * A recording in buckets of time: what each vCPU did in each of them, for
@@ -150,5 +149,3 @@ struct error *load_series_read(const char *path, const struct profile *profile,
 			       const struct profile_filter *filter, const struct load_rows *rows,
 			       struct load_series *series);
 void load_series_free(struct load_series *series);
-
-#endif

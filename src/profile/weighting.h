@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_PROFILE_WEIGHTING_H
-#define UNIPROF_PROFILE_WEIGHTING_H
+#pragma once
 
 /*
  * The weight of each sample: one rule for reports, pictures and exports, so
@@ -65,5 +64,3 @@ struct weight weighting_entry(const struct weighting *weighting, const struct ti
 
 /* The time that the tick stands for, whatever the vCPUs did. */
 struct weight weighting_time(const struct weighting *weighting, const struct tick *tick);
-
-#endif

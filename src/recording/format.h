@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_RECORDING_FORMAT_H
-#define UNIPROF_RECORDING_FORMAT_H
+#pragma once
 
 /*
  * The writer and the reader of recordings share this: constants and JSON of the
@@ -238,5 +237,3 @@ struct error *encode_check(struct bytes *out);
  */
 struct error *encode_locations(struct ids *written, uint64_t addr, uint8_t kind,
 			       const struct source_frame *frames, size_t n, struct bytes *out);
-
-#endif

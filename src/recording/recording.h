@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_RECORDING_RECORDING_H
-#define UNIPROF_RECORDING_RECORDING_H
+#pragma once
 
 /*
  * The recording: an append-only file, laid out in docs/recording.md.
@@ -317,5 +316,3 @@ static inline void recording_progress(const struct recording_visitor *visitor, u
  */
 struct error *recording_read(const char *path, struct stacks *stacks,
 			     const struct recording_visitor *visitor, bool *cut);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_RECORDING_STACKS_H
-#define UNIPROF_RECORDING_STACKS_H
+#pragma once
 
 /*
  * The stack store: every distinct call chain once, as a calling context tree.
@@ -94,5 +93,3 @@ void frame_numbers_free(struct frame_numbers *numbers);
 
 /* The frames of all stacks in order of address and kind, each once; the caller frees *out. */
 struct error *distinct_frames(const struct stacks *stacks, struct frame **out, size_t *n);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_RECORDING_TESTING_H
-#define UNIPROF_RECORDING_TESTING_H
+#pragma once
 
 /*
  * For tests of recordings: a recording as bytes in memory, and what a reader
@@ -246,5 +245,3 @@ static inline struct error *hear_bytes(const struct bytes *bytes, struct heard *
 /* A payload and its length. */
 #define BYTES(...) (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})
 #define TEXT(text) (const uint8_t *)(text), sizeof(text) - 1
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_RUNTIME_PYTHON_FUNCTIONS_H
-#define UNIPROF_RUNTIME_PYTHON_FUNCTIONS_H
+#pragma once
 
 /*
  * Functions of CPython: names and lines of its code objects, kept by their
@@ -52,5 +51,3 @@ static inline uint64_t word_at(const uint8_t *bytes, size_t offset)
 	memcpy(&word, bytes + offset, sizeof(word));
 	return word;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_RUNTIME_PYTHON_TESTING_H
-#define UNIPROF_RUNTIME_PYTHON_TESTING_H
+#pragma once
 
 /* A process that runs CPython 3.11 or 3.12, by bytes: offsets are those of its headers (pycore_frame.h and others). */
 
@@ -315,5 +314,3 @@ static inline void check_untouched(const struct process *process)
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-#endif

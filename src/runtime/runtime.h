@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_RUNTIME_RUNTIME_H
-#define UNIPROF_RUNTIME_RUNTIME_H
+#pragma once
 
 /*
  * Runtimes: interpreters whose functions have no code of their own. A C stack
@@ -193,5 +192,3 @@ struct runtime_system {
 };
 
 extern const struct runtime_system runtime_python;
-
-#endif

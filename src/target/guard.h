@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_GUARD_H
-#define UNIPROF_TARGET_GUARD_H
+#pragma once
 
 /*
  * A process that outlives us, however we end, and lets a guest run again that
@@ -99,5 +98,3 @@ static inline void guard_set(struct guard_page *page, enum guard_phase phase)
 {
 	atomic_store_explicit(&page->phase, phase, memory_order_release);
 }
-
-#endif

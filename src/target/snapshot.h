@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_SNAPSHOT_H
-#define UNIPROF_TARGET_SNAPSHOT_H
+#pragma once
 
 /*
  * Snapshot files: registers and the touched frames of guest memory for a
@@ -76,5 +75,3 @@ struct error *frame_store_put(struct frame_store *store, uint64_t gfn, const voi
 
 /* The frame's bytes or NULL; fits `frame` of struct physmem, with the store as its ctx. */
 const void *frame_store_get(void *store, uint64_t gfn);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_TARGET_H
-#define UNIPROF_TARGET_TARGET_H
+#pragma once
 
 /*
  * Sources of registers and memory: one `struct target_ops` for each kind of
@@ -531,5 +530,3 @@ int64_t vcpu_state_time(struct sample *sample);
  */
 enum vcpu_state vcpu_state_of(const struct vcpu_load *now, struct vcpu_sample *vcpu,
 			      int64_t usual_ns);
-
-#endif

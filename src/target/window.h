@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_WINDOW_H
-#define UNIPROF_TARGET_WINDOW_H
+#pragma once
 
 /*
  * Copies the stack above a stack pointer, and the red zone below it, through
@@ -91,5 +90,3 @@ bool window_copy_thread(struct window_copy *copy, const struct thread_request *r
 uint64_t window_thread_from(const struct regs *regs, const struct thread_request *request);
 
 void window_forget_trails(struct window_trails *trails);
-
-#endif

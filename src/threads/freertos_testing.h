@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_THREADS_FREERTOS_TESTING_H
-#define UNIPROF_THREADS_FREERTOS_TESTING_H
+#pragma once
 
 /* Lists of tasks as FreeRTOS keeps them, in a memory that a test has built. */
 
@@ -177,5 +176,3 @@ static inline enum guest_thread_state state_of(struct guest *guest, unsigned i)
 	assert_non_null(find(guest, i));
 	return find(guest, i)->state;
 }
-
-#endif

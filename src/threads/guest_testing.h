@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_THREADS_GUEST_TESTING_H
-#define UNIPROF_THREADS_GUEST_TESTING_H
+#pragma once
 
 /*
  * A guest whose threads a test puts into its memory. A test of a system says before where that
@@ -108,5 +107,3 @@ static inline const struct guest_thread *thread_listed(const struct guest *guest
 			return &guest->list.at[i];
 	return NULL;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_THREADS_LINUX_H
-#define UNIPROF_THREADS_LINUX_H
+#pragma once
 
 /* State of threads_linux: found once in a kernel, it leads through its lists again and again. */
 
@@ -154,5 +153,3 @@ bool linux_maps_place(const void *state, const struct guest_memory *memory,
 bool linux_maps_container(const void *state, const struct guest_memory *memory,
 			  const struct guest_thread *thread, char container[GUEST_PATH_MAX + 1]);
 void linux_maps_find(const struct btf *btf, struct linux_maps *maps);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_THREADS_LINUX_TESTING_H
-#define UNIPROF_THREADS_LINUX_TESTING_H
+#pragma once
 
 /* The memory of a kernel with tasks: number 0 is init_task, each other a process until it joins one. */
 
@@ -207,5 +206,3 @@ static inline struct guest_thread thread_of(unsigned i)
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make, drop)
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_THREADS_THREADS_H
-#define UNIPROF_THREADS_THREADS_H
+#pragma once
 
 /*
  * Threads of the system that a guest runs, from the guest's memory alone: all
@@ -503,5 +502,3 @@ void thread_walk_sort(struct thread_walk *walk);
 /* Lists those that can be read, but idle ones. */
 struct error *thread_walk_list(const struct thread_walk *walk, const void *state,
 			       const struct guest_memory *memory, struct guest_thread_list *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_THREADS_UNIKERNELS_TESTING_H
-#define UNIPROF_THREADS_UNIKERNELS_TESTING_H
+#pragma once
 
 /* Lists of threads as Unikraft and Mini-OS keep them, in a memory that a test has built. */
 
@@ -142,5 +141,3 @@ static inline uint64_t head_of(const struct guest *guest)
 {
 	return guest->file.threads.system == UNIKERNEL_MINIOS ? HEAD : SCHEDULER(0) + FIRST;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TOP_TOP_H
-#define UNIPROF_TOP_TOP_H
+#pragma once
 
 /* The live view: the last seconds' samples, what is shown of them, and the screen that it is shown on. */
 
@@ -225,5 +224,3 @@ void screen_show(const struct text_buffer *buffer);
 
 /* For `uniprof -V`. */
 extern const char screen_feature[];
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_EMULATED_TESTING_H
-#define UNIPROF_UNWIND_EMULATED_TESTING_H
+#pragma once
 
 /*
  * For tests on other machines' code: has QEMU run real programs (stepped/) one
@@ -383,5 +382,3 @@ static inline int run_emulated(const struct machine *machine, int (*run)(void))
 	printf("1..0 # SKIP no %s to run programs for %s\n", machine->emulator, machine->name);
 	return 0;
 }
-
-#endif

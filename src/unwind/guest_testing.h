@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_GUEST_TESTING_H
-#define UNIPROF_UNWIND_GUEST_TESTING_H
+#pragma once
 
 /* A guest of a few functions, with a stack that tests fill by hand. */
 
@@ -219,5 +218,3 @@ static void expect_sure(void)
 	for (size_t i = 0; i < out.n; i++)
 		assert_int_equal(frames[i].trust, TRUST_SURE);
 }
-
-#endif

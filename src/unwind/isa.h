@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_ISA_H
-#define UNIPROF_UNWIND_ISA_H
+#pragma once
 
 /*
  * The interface to processors, with a checklist to add one.
@@ -310,5 +309,3 @@ static inline int64_t sign_extend(uint64_t value, unsigned bits)
 {
 	return (int64_t)(value << (64 - bits)) >> (64 - bits);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_LINK_H
-#define UNIPROF_UNWIND_LINK_H
+#pragma once
 
 /*
  * Code of processors that put return addresses in a link register: the values of
@@ -154,5 +153,3 @@ enum found handler_end(struct walk *walk, enum unwind_end why);
 
 /* Goes to the interrupted code, or ends the walk as broken if that cannot be. */
 enum found handler_leave(const struct handler_run *run, struct handler_value sp, uint8_t *trust);
-
-#endif

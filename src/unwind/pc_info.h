@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_PC_INFO_H
-#define UNIPROF_UNWIND_PC_INFO_H
+#pragma once
 
 /*
  * Facts about an address in the code, found out once and then cached in `struct
@@ -144,5 +143,3 @@ enum flow_result pc_info_try_start(struct unwinder *unwinder, struct pc_info *in
 /* Fills in the rule, unless it is of SOUGHT_RECORD; false if there is none. */
 bool pc_info_seek(struct unwinder *unwinder, struct pc_info *info, enum pc_info_sought what,
 		  struct rule *rule);
-
-#endif

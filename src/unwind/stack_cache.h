@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_STACK_CACHE_H
-#define UNIPROF_UNWIND_STACK_CACHE_H
+#pragma once
 
 /*
  * The steps from frames to their callers that were found lately, in the
@@ -128,5 +127,3 @@ static inline void stack_cache_note(struct walk *walk, size_t n)
 
 /* The walk is done: keeps it, if it can be kept. */
 void stack_cache_keep(struct walk *walk, const struct frame *frames);
-
-#endif

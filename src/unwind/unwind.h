@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_UNWIND_H
-#define UNIPROF_UNWIND_UNWIND_H
+#pragma once
 
 /*
  * From the registers and the copied stack bytes of one vCPU to its call chain.
@@ -141,5 +140,3 @@ struct stack_gap {
  * False: there is none.
  */
 bool unwinder_gap(const struct unwind_result *out, size_t frames, struct stack_gap *gap);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_WALK_H
-#define UNIPROF_UNWIND_WALK_H
+#pragma once
 
 /* State of a walk up the stack, and the rules that find the next caller, a file each. */
 
@@ -274,5 +273,3 @@ enum proof {
 
 /* Does the function that was called, `target`, lead here, when the return address is in `slot`? */
 enum proof walk_prove(struct walk *walk, uint64_t slot, uint64_t target);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_VIEW_DIFF_H
-#define UNIPROF_VIEW_DIFF_H
+#pragma once
 
 /* A comparison, as text or JSON (docs/man/uniprof-diff.1.in tells its fields). `sides` are before and after. */
 
@@ -21,5 +20,3 @@ void diff_write_text(const struct diff *diff, const struct diff_side sides[2],
 		     const struct diff_style *style, const struct tty_writer *writer);
 
 struct error *diff_write_json(const struct diff *diff, const struct diff_side sides[2], FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_VIEW_GUEST_DUMP_H
-#define UNIPROF_VIEW_GUEST_DUMP_H
+#pragma once
 
 /*
  * A dump of a guest, ready to be printed: `uniprof stack` as text or as JSON.
@@ -105,5 +104,3 @@ bool guest_dump_has_mode(const struct guest_dump_vcpu *vcpu);
 
 /* A word of a guest, in its byte order; `word` is 8 or 4. */
 uint64_t guest_dump_word(const uint8_t *bytes, unsigned word);
-
-#endif

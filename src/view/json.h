@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_VIEW_JSON_H
-#define UNIPROF_VIEW_JSON_H
+#pragma once
 
 /* Values of JSON, as other programs read them. A value that is NULL stands for a lack of memory. */
 
@@ -68,5 +67,3 @@ static inline struct error *json_write(json_t *json, size_t flags, FILE *out)
 	json_decref(json);
 	return failed && !ferror(out) ? error_no_memory() : NULL;
 }
-
-#endif

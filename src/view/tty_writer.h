@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_VIEW_TTY_WRITER_H
-#define UNIPROF_VIEW_TTY_WRITER_H
+#pragma once
 
 /* Text on terminals: how it is marked, and how much room it takes. */
 
@@ -50,5 +49,3 @@ size_t tty_writer_put(const struct tty_writer *writer, const char *text, size_t 
 /* Like tty_writer_put, but cuts off the beginning: the end of a path tells more. */
 size_t tty_writer_put_end(const struct tty_writer *writer, const char *text, size_t len,
 			  size_t cells);
-
-#endif

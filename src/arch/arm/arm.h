@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_ARCH_ARM_ARM_H
-#define UNIPROF_ARCH_ARM_ARM_H
+#pragma once
 
 /* Arm: registers, as debuggers tell them of the code that runs and as people read them, and page tables. */
 
@@ -42,5 +41,3 @@ uint64_t arm64_linux_kernel_root(uint64_t ttbr1);
 
 /* TTBCR.EAE (DDI 0487, G8.2.163): the format of the tables. */
 #define ARM_TTBCR_EAE (1ull << 31)
-
-#endif

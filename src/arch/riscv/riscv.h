@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_ARCH_RISCV_RISCV_H
-#define UNIPROF_ARCH_RISCV_RISCV_H
+#pragma once
 
 /* RISC-V: registers, as debuggers tell them of the code that runs, and page tables. */
 
@@ -34,5 +33,3 @@ struct riscv_regs {
 
 /* Registers for unwinding. */
 void riscv_regs_convert(const struct riscv_regs *from, struct regs *to);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_ARCH_X86_X86_H
-#define UNIPROF_ARCH_X86_X86_H
+#pragma once
 
 /* x86: registers, as hypervisors and debuggers tell them and as people read them, page tables, and instructions. */
 
@@ -105,5 +104,3 @@ struct x86_insn {
  * 4. Returns its length, 0 if it is unknown or cut off.
  */
 size_t x86_decode(const uint8_t *bytes, size_t n, unsigned word, struct x86_insn *insn);
-
-#endif

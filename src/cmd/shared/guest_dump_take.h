@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_SHARED_GUEST_DUMP_TAKE_H
-#define UNIPROF_CMD_SHARED_GUEST_DUMP_TAKE_H
+#pragma once
 
 /*
  * Takes a dump of a guest: registers, stacks, code, memory and names
@@ -61,5 +60,3 @@ void guest_dump_free(struct guest_dump_taken *taken);
 void guest_dump_read_code(struct target *target, const struct images *images,
 			  const struct regs *regs, struct disassembler *disassembler,
 			  struct guest_dump_vcpu *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_SHARED_IMAGE_ARGS_H
-#define UNIPROF_CMD_SHARED_IMAGE_ARGS_H
+#pragma once
 
 /* The files that -s, -e and -E name, as FILE or FILE@0xADDRESS, several of them if need be. */
 
@@ -50,5 +49,3 @@ void load_addresses(struct recorded_images *images);
  */
 struct error *load_images(const struct image_args *args, const struct profile *profile,
 			  struct images **out, char **doubt);
-
-#endif

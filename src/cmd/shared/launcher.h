@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_SHARED_LAUNCHER_H
-#define UNIPROF_CMD_SHARED_LAUNCHER_H
+#pragma once
 
 /*
  * A process between us and a command that we start: the subreaper of all that
@@ -97,5 +96,3 @@ struct error *guest_launch(char *const *command, const struct guest_launch_optio
 /* Lets go of the command, which may run on; call when the guest was closed. */
 void guest_launch_free(struct guest_launch *launch);
 OWNED_POINTER(guest_launch)
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_SHARED_LOAD_H
-#define UNIPROF_CMD_SHARED_LOAD_H
+#pragma once
 
 /* Shared by the verbs that read recordings: options, loading, warnings. */
 
@@ -123,5 +122,3 @@ struct error *picture_write_page(const struct loaded *loaded, unsigned n,
 /* Draws the differences of two recordings. */
 struct error *picture_draw_differences(const struct loaded loaded[2], const char *title,
 				       bool full_names, FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_SHARED_OPTION_H
-#define UNIPROF_CMD_SHARED_OPTION_H
+#pragma once
 
 /*
  * Options as rows of tables. From a verb's rows come the parsing of its
@@ -141,5 +140,3 @@ void manual_write_options(const struct verb *verb, FILE *out);
 /* Completions of all verbs for "bash", "zsh" or "fish"; false: there is no such shell. */
 bool manual_write_completions(const char *shell, const struct verb *const *verbs, size_t n,
 			      FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_SHARED_SESSION_H
-#define UNIPROF_CMD_SHARED_SESSION_H
+#pragma once
 
 /* Shared by `record` and `run`: their options, and recording an open target into a file. */
 
@@ -122,5 +121,3 @@ struct error *snapshot_check(const struct target *target);
  */
 struct error *snapshot_record(struct target *target, const struct session_options *options,
 			      struct sampler_result *result);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_IMAGES_CODE_H
-#define UNIPROF_SYMBOL_IMAGES_CODE_H
+#pragma once
 
 /*
  * The machine code of an ELF file as its linker wrote it, to be compared with
@@ -106,5 +105,3 @@ uint64_t elf_offset(const char *path, uint64_t va);
 
 /* The other way round; false: nothing at this offset is loaded, or there is no such file. */
 bool elf_address(const char *path, uint64_t offset, uint64_t *va);
-
-#endif

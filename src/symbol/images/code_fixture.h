@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_IMAGES_CODE_FIXTURE_H
-#define UNIPROF_SYMBOL_IMAGES_CODE_FIXTURE_H
+#pragma once
 
 /*
  * For tests only: ELF files with code in them, and memory for it to be found
@@ -223,5 +222,3 @@ static inline void fake_end(struct fake_memory *memory)
 		free(memory->part[i].bytes);
 	memory->n = 0;
 }
-
-#endif

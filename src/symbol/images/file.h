@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_IMAGES_FILE_H
-#define UNIPROF_SYMBOL_IMAGES_FILE_H
+#pragma once
 
 /*
  * One file of struct images, and where its contents come from: it is parsed, here
@@ -107,5 +106,3 @@ extern const char debuginfod_feature[];
  * nothing if DEBUGINFOD_URLS is not set.
  */
 struct error *debuginfod_preopen(const char *path);
-
-#endif

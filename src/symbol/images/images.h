@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_IMAGES_IMAGES_H
-#define UNIPROF_SYMBOL_IMAGES_IMAGES_H
+#pragma once
 
 /*
  * The files that a guest's code comes from (a kernel and its programs, a
@@ -272,5 +271,3 @@ unsigned images_changes(const struct images *images);
 
 /* Like symbols_write_nm, of all images, with guest addresses. */
 struct error *images_write_nm(const struct images *images, FILE *out);
-
-#endif

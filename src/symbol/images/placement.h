@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_IMAGES_PLACEMENT_H
-#define UNIPROF_SYMBOL_IMAGES_PLACEMENT_H
+#pragma once
 
 /*
  * Finds the code of a file in a guest's memory by comparing the two: the bytes
@@ -52,5 +51,3 @@ enum placement_verdict placement_find(const struct elf_code *code,
  */
 bool placement_find_note(const struct guest_memory *memory, uint64_t va, size_t pages,
 			 char *build_id, uint64_t *note_va);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_KERNEL_GUEST_MEMORY_H
-#define UNIPROF_SYMBOL_KERNEL_GUEST_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ static inline bool guest_memory_get(const struct guest_memory *memory, uint64_t 
 {
 	return guest_memory_read(memory, va, buf, len) == len;
 }
-
-#endif

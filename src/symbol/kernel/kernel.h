@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_KERNEL_KERNEL_H
-#define UNIPROF_SYMBOL_KERNEL_KERNEL_H
+#pragma once
 
 /* Linux kernels: as they are packed in files, the tables that they carry of themselves, and how they lie in a guest's memory. */
 
@@ -210,5 +209,3 @@ struct kernel_memory {
 struct error *kernel_memory_find(const struct guest_memory *memory,
 				 const struct kernel_space *space, uint64_t pc,
 				 struct kernel_memory *out, bool *found);
-
-#endif

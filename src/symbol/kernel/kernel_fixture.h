@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_KERNEL_KERNEL_FIXTURE_H
-#define UNIPROF_SYMBOL_KERNEL_KERNEL_FIXTURE_H
+#pragma once
 
 /* For tests only: a kernel's memory with its table of symbols, and BTF. */
 
@@ -275,5 +274,3 @@ static inline size_t btf_finish(struct btf_made *made)
 	memcpy(made->bytes + len, made->strings, made->strings_len);
 	return len + made->strings_len;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_NAMES_DISPLAY_NAME_H
-#define UNIPROF_SYMBOL_NAMES_DISPLAY_NAME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -108,5 +107,3 @@ struct error *short_names_add(struct short_names *names, const char *full, size_
 
 /* Of `full`, which may be new, with `*len` bytes; sets *len to those of the answer, valid until short_names_free. */
 const char *short_names_get(struct short_names *names, const char *full, size_t *len);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_NAMES_ELF_FIXTURE_H
-#define UNIPROF_SYMBOL_NAMES_ELF_FIXTURE_H
+#pragma once
 
 /*
  * For tests only: writes small ELF files with symbols of any kind. Sections
@@ -155,5 +154,3 @@ static inline struct fixture_file fixture_file(void)
 	snprintf(file.path, sizeof(file.path), "/proc/self/fd/%d", file.fd);
 	return file;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_NAMES_LOCATION_RESOLVER_H
-#define UNIPROF_SYMBOL_NAMES_LOCATION_RESOLVER_H
+#pragma once
 
 /* Private to the symbolizer (symbol/names/symbolizer.h), which remembers what is found here. */
 
@@ -64,5 +63,3 @@ void resolver_free(struct location_resolver *resolver);
 
 /* Sets `answer` of all of the list, whose order is changed. */
 struct error *resolve_all(struct location_resolver *r, struct resolved *list, size_t n);
-
-#endif

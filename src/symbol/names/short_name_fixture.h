@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_NAMES_SHORT_NAME_FIXTURE_H
-#define UNIPROF_SYMBOL_NAMES_SHORT_NAME_FIXTURE_H
+#pragma once
 
 /*
  * Symbols of libstdc++, LLVM and polly (C++), of rustc and its libraries (Rust), of the
@@ -331,5 +330,3 @@ static const struct {
 	{"Thread.Mutex.lock", "Thread.Mutex.lock"},
 };
 /* clang-format on */
-
-#endif

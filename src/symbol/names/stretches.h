@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_NAMES_STRETCHES_H
-#define UNIPROF_SYMBOL_NAMES_STRETCHES_H
+#pragma once
 
 /*
  * Ranges of addresses may overlap (a function inlined into another, one entry point inside another's
@@ -96,5 +95,3 @@ static inline uint32_t stretches_find(const struct stretches *all, uint64_t addr
 	}
 	return all->owner[base - all->edge];
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_NAMES_SYMBOLIZER_H
-#define UNIPROF_SYMBOL_NAMES_SYMBOLIZER_H
+#pragma once
 
 /*
  * Names frames, and finds their source lines. A symbolizer asks, in this order: the
@@ -164,5 +163,3 @@ struct error *symbolizer_name_node(struct symbolizer *symbolizer, const struct s
 
 /* Equal strings give the same pointer, as in `struct location`. */
 struct error *symbolizer_intern(struct symbolizer *symbolizer, const char *text, const char **out);
-
-#endif

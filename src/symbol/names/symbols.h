@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_NAMES_SYMBOLS_H
-#define UNIPROF_SYMBOL_NAMES_SYMBOLS_H
+#pragma once
 
 /*
  * A table of functions by address, from an ELF file, the output of `nm -n`,
@@ -70,5 +69,3 @@ const char *symbols_build_id(const struct symbols *symbols);
  * (symbol/names/display_name.h), `slide` added to the addresses.
  */
 struct error *symbols_write_nm(const struct symbols *symbols, uint64_t slide, FILE *out);
-
-#endif

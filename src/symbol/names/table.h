@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_NAMES_TABLE_H
-#define UNIPROF_SYMBOL_NAMES_TABLE_H
+#pragma once
 
 /*
  * Between the readers of symbol files and the finished table; private to
@@ -70,5 +69,3 @@ struct error *nm_read(const char *path, char *text, size_t len, struct symbols *
 
 /* The start of a name that only tells the disassembler code from data: "$x", "$d.12". */
 bool is_mapping_symbol(const char *name);
-
-#endif

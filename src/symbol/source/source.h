@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_SOURCE_SOURCE_H
-#define UNIPROF_SYMBOL_SOURCE_SOURCE_H
+#pragma once
 
 /*
  * Finds source lines of a file's code by asking a process of its own that reads
@@ -157,5 +156,3 @@ char *source_texts_line(struct source_texts *texts, const char *path, uint32_t n
 
 /* The file that the lines are from; NULL: none is here. */
 const char *source_texts_file(struct source_texts *texts, const char *path);
-
-#endif

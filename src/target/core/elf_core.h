@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_CORE_ELF_CORE_H
-#define UNIPROF_TARGET_CORE_ELF_CORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,5 +81,3 @@ void frame_map_sort(struct frame_map *map);
 bool frame_map_find(const struct frame_map *map, uint64_t gfn, uint64_t *at);
 
 void frame_map_free(struct frame_map *map);
-
-#endif

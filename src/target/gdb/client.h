@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_GDB_CLIENT_H
-#define UNIPROF_TARGET_GDB_CLIENT_H
+#pragma once
 
 /*
  * The client's side of GDB's remote protocol (GDB manual, appendix E), for
@@ -200,5 +199,3 @@ bool gdb_layout_take(const struct gdb_layout *layout, struct gdb *gdb, struct re
 bool gdb_layout_wants_trap(const struct gdb_layout *layout, const struct regs *regs);
 void gdb_layout_request_trap(const struct gdb_layout *layout, struct gdb *gdb);
 bool gdb_layout_take_trap(const struct gdb_layout *layout, struct gdb *gdb, struct regs *regs);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_GDB_REMOTE_H
-#define UNIPROF_TARGET_GDB_REMOTE_H
+#pragma once
 
 /* Inside of the target "gdb": shared by its files alone. */
 
@@ -58,5 +57,3 @@ bool remote_window(void *remote, uint64_t va, uint32_t want, uint8_t *buffer, st
  */
 size_t remote_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
 		   size_t len);
-
-#endif

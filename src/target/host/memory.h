@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_HOST_MEMORY_H
-#define UNIPROF_TARGET_HOST_MEMORY_H
+#pragma once
 
 /*
  * The memory of another process, through /proc/PID/mem: access is checked when
@@ -116,5 +115,3 @@ bool ram_search_run(struct ram_search *search, struct guest_ram *ram, const stru
 
 /* Total size of these mappings, bytes. */
 uint64_t ram_search_size(const struct ram_search *search);
-
-#endif

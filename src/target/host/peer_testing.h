@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_HOST_PEER_TESTING_H
-#define UNIPROF_TARGET_HOST_PEER_TESTING_H
+#pragma once
 
 /*
  * For fuzz targets only: the other end of a conversation, which says what an
@@ -188,5 +187,3 @@ struct guard_page *guard_page(struct guard *guard)
 {
 	return (struct guard_page *)guard;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_HOST_PROC_H
-#define UNIPROF_TARGET_HOST_PROC_H
+#pragma once
 
 /*
  * Processes of this host: what /proc tells of them (proc(5)), and the virtual
@@ -141,5 +140,3 @@ const char *socket_wait_for(int fd, const char *const *texts, uint64_t until_ns,
 
 /* Deadline of an exchange that may take `ms`, within that of its conversation; 0: that has none. */
 uint64_t socket_deadline(uint64_t conversation_ns, unsigned ms);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_HOST_THREADS_H
-#define UNIPROF_TARGET_HOST_THREADS_H
+#pragma once
 
 /*
  * Threads of another process, seized by ptrace(2), stopped for a moment each
@@ -187,5 +186,3 @@ void perf_ring_copy(const struct perf_ring *ring, uint64_t at, void *to, size_t 
  * `len` bytes have been written.
  */
 bool perf_ring_copy_newest(const struct perf_ring *ring, uint64_t at, void *to, size_t len);
-
-#endif

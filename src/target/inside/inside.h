@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_INSIDE_INSIDE_H
-#define UNIPROF_TARGET_INSIDE_INSIDE_H
+#pragma once
 
 /*
  * Guests that sample themselves (inside/uniprof_inside.h): rings in their memory,
@@ -121,5 +120,3 @@ uint64_t inside_ring_next_ns(const struct inside_ring *ring);
 /* Takes the next of the samples that were found; false: it was overwritten, is damaged, or there is none. */
 bool inside_ring_take(struct inside_ring *ring, const struct inside_memory *memory,
 		      struct inside_taken *out);
-
-#endif

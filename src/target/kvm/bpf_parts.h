@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_KVM_BPF_PARTS_H
-#define UNIPROF_TARGET_KVM_BPF_PARTS_H
+#pragma once
 
 /* Inside of the reader by BPF: shared by bpf_reader.c and bpf_program.c alone. */
 
@@ -84,5 +83,3 @@ bool bpf_bring_page(const struct bpf_reader *bpf, const struct bpf_vcpu *shared)
 /* Attaches what the host's side takes, once the program is loaded. */
 struct error *bpf_host_attach(struct bpf_reader *bpf);
 void bpf_host_detach(struct bpf_reader *bpf);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_KVM_BPF_SHARED_H
-#define UNIPROF_TARGET_KVM_BPF_SHARED_H
+#pragma once
 
 /*
  * Memory that the BPF program (vcpu.bpf.c) and uniprof share, a record for each
@@ -229,5 +228,3 @@ struct bpf_told {
 	__u64 generation;	  /* of KVM's, when it was read */
 	struct bpf_memory memory; /* n > SHARED_SLOTS: that many do not fit */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_KVM_KVM_H
-#define UNIPROF_TARGET_KVM_KVM_H
+#pragma once
 
 /* Inside of the target "kvm": shared by its files alone, but for bpf_feature. */
 
@@ -268,5 +267,3 @@ bool bpf_examine(pid_t pid, uint32_t *protection, uint32_t *lack);
 
 /* For `uniprof -V`: "without BPF", ... */
 extern const char bpf_feature[];
-
-#endif

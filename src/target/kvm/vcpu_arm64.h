@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_KVM_VCPU_ARM64_H
-#define UNIPROF_TARGET_KVM_VCPU_ARM64_H
+#pragma once
 
 /* Of vcpu_kernel.h: KVM of arm64, and the page tables of its guests. */
 
@@ -323,5 +322,3 @@ static __always_inline __u64 kernel_page_by(__u64 root, __u64 control, __u64 va)
 {
 	return va >> CHOICE & 1 ? host_page(va, 0, root, control) : 0;
 }
-
-#endif

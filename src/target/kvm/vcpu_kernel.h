@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_KVM_VCPU_KERNEL_H
-#define UNIPROF_TARGET_KVM_VCPU_KERNEL_H
+#pragma once
 
 /* Of the program for BPF (vcpu.bpf.c): what it knows of kernels, the host's and the guest's. */
 
@@ -535,5 +534,3 @@ int examine(struct bpf_iter__task_file *ctx)
 	lasting_lack = lasting_lack_of(vcpu) ?: lasting_lack;
 	return 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_KVM_VCPUS_H
-#define UNIPROF_TARGET_KVM_VCPUS_H
+#pragma once
 
 /*
  * The vCPUs of a process that runs a guest by KVM, whatever program it is:
@@ -116,5 +115,3 @@ struct error *kvm_pages_start(pid_t pid, const struct kvm_vcpus *vcpus, struct k
  * somebody else has told it to stop that. `memory` is for reading.
  */
 bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs);
-
-#endif

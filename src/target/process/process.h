@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_PROCESS_PROCESS_H
-#define UNIPROF_TARGET_PROCESS_PROCESS_H
+#pragma once
 
 /* Inside of the target "process": shared by its files alone. */
 
@@ -78,5 +77,3 @@ bool perf_still_waits(const struct perf *perf, uint32_t slot, uint64_t moment);
  * `memory` (host/memory.h) is for faulting in pages that the kernel has swapped out.
  */
 bool perf_read(struct perf *perf, uint32_t slot, int memory, struct vcpu_sample *vcpu);
-
-#endif

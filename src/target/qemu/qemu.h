@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_QEMU_QEMU_H
-#define UNIPROF_TARGET_QEMU_QEMU_H
+#pragma once
 
 /*
  * Inside of the target "qemu": what a machine is and where it is reached
@@ -286,5 +285,3 @@ void qemu_pages_free(struct qemu_pages *pages);
 
 /* Parses the human monitor's "info registers" of an x86 vCPU; false if some are missing. */
 bool qemu_registers_text(const char *text, struct x86_regs *out);
-
-#endif

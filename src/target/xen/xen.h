@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_XEN_XEN_H
-#define UNIPROF_TARGET_XEN_XEN_H
+#pragma once
 
 /* Shared by the files of the Xen target, and private to them. */
 
@@ -211,5 +210,3 @@ void xen_registers(struct target *target, uint32_t vcpu, struct registers *out);
 /* A 64-bit PV guest has tables of its own for user mode, without the kernel. */
 void xen_kernel_mmu(struct target *target, uint32_t vcpu, struct mmu *mmu);
 size_t xen_read(struct target *target, const struct regs *regs, uint64_t va, void *buf, size_t len);
-
-#endif

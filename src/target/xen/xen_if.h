@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_XEN_XEN_IF_H
-#define UNIPROF_TARGET_XEN_XEN_IF_H
+#pragma once
 
 /*
  * Interface to the hypervisor. Two files implement it, and the build picks one:
@@ -173,5 +172,3 @@ int xen_if_go(struct xen_if *xi);
 #define XEN_IF_MANY 128u
 void *xen_if_map(struct xen_if *xi, int prot, const uint64_t *gfn, size_t n);
 void xen_if_unmap(struct xen_if *xi, const void *frames, size_t n);
-
-#endif

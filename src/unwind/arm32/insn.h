@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_ARM32_INSN_H
-#define UNIPROF_UNWIND_ARM32_INSN_H
+#pragma once
 
 /*
  * State of a function of A32 or T32 code at one instruction: where it keeps
@@ -57,5 +56,3 @@ uint64_t arm_target(const struct arm_insn *insn, const struct link_op *op);
 
 /* Sets all but the pc; false: the code ends before. */
 bool arm_fetch(const uint8_t *bytes, size_t n, bool thumb, struct arm_insn *insn);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_STEPPED_ALONE_ARM64_FIXTURE_H
-#define UNIPROF_UNWIND_STEPPED_ALONE_ARM64_FIXTURE_H
+#pragma once
 
 /* As alone.h, for 64-bit Arm. */
 
@@ -29,5 +28,3 @@ __asm__(".text\n"
 	"	udf #0\n"
 	"	.cfi_endproc\n"
 	".size _start, . - _start\n");
-
-#endif

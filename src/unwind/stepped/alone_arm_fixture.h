@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_STEPPED_ALONE_ARM_FIXTURE_H
-#define UNIPROF_UNWIND_STEPPED_ALONE_ARM_FIXTURE_H
+#pragma once
 
 /* As alone.h, for 32-bit Arm. */
 
@@ -61,5 +60,3 @@ __asm__(".text\n"
 	".thumb\n"
 #endif
 );
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_STEPPED_ALONE_ARM_LIBRARY_FIXTURE_H
-#define UNIPROF_UNWIND_STEPPED_ALONE_ARM_LIBRARY_FIXTURE_H
+#pragma once
 
 /* Functions that compilers for Arm and RISC-V may call. */
 
@@ -30,5 +29,3 @@ static inline void with_library(int (*leaf)(int))
 {
 	leaf(0);
 }
-
-#endif

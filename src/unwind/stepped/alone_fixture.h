@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_STEPPED_ALONE_FIXTURE_H
-#define UNIPROF_UNWIND_STEPPED_ALONE_FIXTURE_H
+#pragma once
 
 /*
  * Replaces the C library: only the functions that the compiler itself may call,
@@ -56,5 +55,3 @@ __asm__(".text\n"
 	"	call stepped_main\n"
 	"	ud2\n"
 	".size _start, . - _start\n");
-
-#endif

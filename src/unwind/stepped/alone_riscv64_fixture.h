@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_STEPPED_ALONE_RISCV64_FIXTURE_H
-#define UNIPROF_UNWIND_STEPPED_ALONE_RISCV64_FIXTURE_H
+#pragma once
 
 /* As alone.h, for 64-bit RISC-V. */
 
@@ -33,5 +32,3 @@ __asm__(".text\n"
 	"	unimp\n"
 	"	.cfi_endproc\n"
 	".size _start, . - _start\n");
-
-#endif

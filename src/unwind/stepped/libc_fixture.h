@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_STEPPED_LIBC_FIXTURE_H
-#define UNIPROF_UNWIND_STEPPED_LIBC_FIXTURE_H
+#pragma once
 
 /* The C library: code without frame pointers, in assembly, and calling back. */
 
@@ -51,5 +50,3 @@ int main(void)
 {
 	return stepped_main();
 }
-
-#endif

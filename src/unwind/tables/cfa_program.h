@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_TABLES_CFA_PROGRAM_H
-#define UNIPROF_UNWIND_TABLES_CFA_PROGRAM_H
+#pragma once
 
 /*
  * Call frame instructions (DWARF 5, 6.4.2): the programs in .eh_frame and
@@ -54,5 +53,3 @@ bool cfa_run_initial(const struct cfa_program *program, struct dwarf_bytes in,
 struct error *cfa_run(const struct cfa_program *program, struct dwarf_bytes in,
 		      const struct cfa_state *initial, unsigned rank,
 		      struct table_builder *builder);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_TABLES_CFI_H
-#define UNIPROF_UNWIND_TABLES_CFI_H
+#pragma once
 
 /*
  * Unwind tables from an ELF file's call frame information: from .eh_frame and
@@ -93,5 +92,3 @@ struct error *orc_table(const struct orc_tables *tables, struct unwind_table **o
 
 /* From a kernel's ELF file; *out is NULL if it has no such tables. */
 struct error *orc_table_elf(Elf *elf, struct unwind_table **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_TABLES_ELF_SECTIONS_TESTING_H
-#define UNIPROF_UNWIND_TABLES_ELF_SECTIONS_TESTING_H
+#pragma once
 
 /* For tests only: ELF files in memory, of some sections, for those that read them. */
 
@@ -74,5 +73,3 @@ static inline int elf_sections_write(const struct elf_section *section, size_t n
 	elf_end(elf);
 	return fd;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_TABLES_EXPRESSION_H
-#define UNIPROF_UNWIND_TABLES_EXPRESSION_H
+#pragma once
 
 /*
  * DWARF expressions (DWARF 5, 2.5), with all operations that unwind tables can
@@ -85,5 +84,3 @@ static inline bool dwarf_signed(struct dwarf_bytes *in, size_t size, int64_t *va
 	*value = (int64_t)(bits << unused) >> unused;
 	return true;
 }
-
-#endif

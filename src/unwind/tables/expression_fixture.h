@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_TABLES_EXPRESSION_FIXTURE_H
-#define UNIPROF_UNWIND_TABLES_EXPRESSION_FIXTURE_H
+#pragma once
 
 /* For tests: an ELF file whose unwind tables are random expressions. */
 
@@ -299,5 +298,3 @@ static inline bool fixture_write(int fd, uint64_t seed)
 	       write(fd, names, sizeof(names)) == sizeof(names) &&
 	       write(fd, section, sizeof(section)) == sizeof(section);
 }
-
-#endif

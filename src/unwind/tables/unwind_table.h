@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_TABLES_UNWIND_TABLE_H
-#define UNIPROF_UNWIND_TABLES_UNWIND_TABLE_H
+#pragma once
 
 /*
  * Unwind tables: for each stretch of code, one row that says how to get from a
@@ -189,5 +188,3 @@ struct error *table_builder_keep(struct table_builder *builder, const struct row
 
 /* The table, with at least one row, or *out NULL. Nothing can be added any more. */
 struct error *table_builder_finish(struct table_builder *builder, struct unwind_table **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_X86_X86_H
-#define UNIPROF_UNWIND_X86_X86_H
+#pragma once
 
 /*
  * Code of x86 tells of callers by the effects of its instructions, by its flow, and
@@ -133,5 +132,3 @@ uint8_t x86_dwarf_number(uint8_t reg, unsigned word);
  */
 bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uint64_t va,
 		   uint64_t end, struct row *trap);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_VIEW_PAGE_PAGE_H
-#define UNIPROF_VIEW_PAGE_PAGE_H
+#pragma once
 
 /*
  * One or two recordings as one self-contained HTML page: flame graph, sandwich
@@ -184,5 +183,3 @@ extern const char page_behind_data[];
 extern const char history_before_title[];
 extern const char history_before_data[];
 extern const char history_behind_data[];
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_VIEW_SVG_FLAMEGRAPH_H
-#define UNIPROF_VIEW_SVG_FLAMEGRAPH_H
+#pragma once
 
 /*
  * Pictures as one self-contained SVG, without a network: the flame graph (search by
@@ -206,5 +205,3 @@ void flamegraph_put_change(FILE *out, const struct tree_change *change);
 
 /* Attributes of the box: shares in percent, and whether the change is significant. */
 void flamegraph_put_change_data(FILE *out, const struct tree_change *change);
-
-#endif
