@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared by the parts of the hostile guest. */
-#ifndef HOSTILE_H
-#define HOSTILE_H
+#pragma once
 
 #include "guest.h"
 
@@ -71,5 +70,3 @@ void set_notes(struct scene *scene, unsigned int turn);
 void set_types(struct scene *scene, unsigned int turn);
 void set_modules(struct scene *scene, unsigned int turn);
 void set_counts(struct scene *scene, unsigned int turn);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_INSIDE_H
-#define UNIPROF_INSIDE_H
+#pragma once
 
 /*
  * A sampler inside a unikernel, for `uniprof record --inside` (README.md beside
@@ -124,5 +123,3 @@ static inline uint32_t uniprof_inside_checksum(const struct uniprof_inside *ring
 		sum = (sum ^ (i - at < sizeof(ring->checksum) ? 0 : bytes[i])) * 16777619u;
 	return sum;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Functions and ELF notes in assembly. */
-#ifndef ASSEMBLY_H
-#define ASSEMBLY_H
+#pragma once
 
 /* clang-format off */
 
@@ -29,5 +28,3 @@ name:                           \
 #define BOOT_STACK_BYTES 0x100000
 
 /* clang-format on */
-
-#endif

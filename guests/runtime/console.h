@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef CONSOLE_H
-#define CONSOLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -11,5 +10,3 @@ void console_write(const char *bytes, size_t length);
 void console_flush(void);
 /* Bytes lost because the ring stayed full. */
 uint64_t console_lost(void);
-
-#endif

@@ -5,8 +5,7 @@
  * RISC-V) directly under QEMU, and powers off when main returns. There are no interrupts but those
  * of start_timer, no threads and no allocation: main owns the boot vCPU.
  */
-#ifndef GUEST_H
-#define GUEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -112,5 +111,3 @@ void print_truth(const struct truth *rows, size_t count);
 #define TIMED(row, call) TIMED_BY(cpu_time, row, call)
 
 int main(void);
-
-#endif

@@ -3,8 +3,7 @@
  * In assembly: from an interrupt's frame to C and back. The frame is rcx, r11, rip, cs, rflags, rsp
  * and ss, as Xen lays it on a PV guest's stack; it begins 8 bytes above a multiple of 16.
  */
-#ifndef INTERRUPT_H
-#define INTERRUPT_H
+#pragma once
 
 /* clang-format off */
 
@@ -41,5 +40,3 @@
 	POP(rax)
 
 /* clang-format on */
-
-#endif

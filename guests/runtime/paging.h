@@ -3,8 +3,7 @@
  * Two address spaces. They agree on everything but a window of pages, which is empty at first and
  * which each of them maps as it likes. The guest starts in space 0. For the boot vCPU alone.
  */
-#ifndef PAGING_H
-#define PAGING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ enum paging_level { PAGING_1 = 1, PAGING_2, PAGING_3, PAGING_4 };
 uint64_t paging_entry(unsigned int space, enum paging_level level);
 /* Writes any value into such a table; false where Xen does not allow it. */
 bool paging_write(unsigned int space, enum paging_level level, unsigned int index, uint64_t entry);
-
-#endif

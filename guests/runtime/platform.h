@@ -3,8 +3,7 @@
  * The seam between the runtime and the machine. Each of pv/, pvh/, arm/ and riscv64/ implements the
  * functions below; code that does not depend on the machine is written once, on top of them.
  */
-#ifndef PLATFORM_H
-#define PLATFORM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,5 +62,3 @@ void timer_event(void);
 
 extern const uint64_t *interrupted_frame;
 extern uint64_t interrupted_fp;
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Xen's interface as all guests use it. */
-#ifndef GUEST_XEN_H
-#define GUEST_XEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ void xen_sleep_until(uint64_t deadline_ns);
 void xen_shut_down(enum ending ending) __attribute__((noreturn));
 /* context: argument of VCPUOP_initialise on this kind of guest. */
 bool xen_start_vcpu(unsigned int vcpu, const void *context);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TESTS_EXPORTS_MAKER_H
-#define UNIPROF_TESTS_EXPORTS_MAKER_H
+#pragma once
 
 /* Makes recordings for the tests of formats. Whatever fails ends the program. */
 
@@ -45,5 +44,3 @@ void make_inlined(struct maker *m, const char *path);
 void make_many(struct maker *m, const char *path);
 /* Names that mean something to some format: of functions, of the guest, of images and of source files. */
 void make_hostile(struct maker *m, const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef TRUTH_CODE_H
-#define TRUTH_CODE_H
+#pragma once
 
 /* A guest's image: its functions, and its text, by which its instructions are told from others'. */
 
@@ -39,5 +38,3 @@ struct code *code_load(const char *directory);
 const struct function *code_function(const struct code *code, uint64_t address);
 /* True if these bytes are the image's own instruction. */
 bool code_has(const struct code *code, uint64_t address, const void *bytes, size_t size);
-
-#endif

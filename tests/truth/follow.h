@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef TRUTH_FOLLOW_H
-#define TRUTH_FOLLOW_H
+#pragma once
 
 /*
  * The stack of calls as the instructions themselves make it: pushed by calls and interrupts, popped
@@ -42,5 +41,3 @@ void follow_other(struct follow *follow);
  * in; 0 proves that no call, return or jump was missed. The guest must not run meanwhile.
  */
 void follow_write(struct follow *follow, FILE *out);
-
-#endif

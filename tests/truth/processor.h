@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef TRUTH_PROCESSOR_H
-#define TRUTH_PROCESSOR_H
+#pragma once
 
 /* Differences between the emulated processors. */
 
@@ -23,5 +22,3 @@ struct processor {
 
 /* NULL: it is not known here. */
 const struct processor *processor_find(const char *qemu_name);
-
-#endif

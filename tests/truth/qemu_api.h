@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef TRUTH_QEMU_API_H
-#define TRUTH_QEMU_API_H
+#pragma once
 
 /*
  * The used parts of QEMU's interface for TCG plugins, version 1, as its manual ("QEMU TCG
@@ -52,5 +51,3 @@ uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
 /* To be defined by the plugin. */
 extern EXPORTED int qemu_plugin_version;
 EXPORTED int qemu_plugin_install(uint64_t id, const struct qemu_info *info, int argc, char **argv);
-
-#endif

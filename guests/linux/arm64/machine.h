@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef GUESTS_LINUX_MACHINE_H
-#define GUESTS_LINUX_MACHINE_H
+#pragma once
 
 /* Entry and system calls of a program on arm64 (include/uapi/asm-generic/unistd.h). */
 
@@ -74,5 +73,3 @@ __asm__(".globl _start\n"
 	"	mov x30, xzr\n"
 	"	bl user_entry\n"
 	"	brk #0\n");
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef GUESTS_LINUX_MACHINE_H
-#define GUESTS_LINUX_MACHINE_H
+#pragma once
 
 /* Entry and system calls of a program on x86-64 (arch/x86/entry/syscalls/syscall_64.tbl). */
 
@@ -68,5 +67,3 @@ __asm__(".globl _start\n"
 	"	xor %ebp, %ebp\n"
 	"	call user_entry\n"
 	"	hlt\n");
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The machine when no Xen is below the image: QEMU's virt. */
-#ifndef BARE_H
-#define BARE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@ void bare_drain(struct xencons_interface *ring);
 /* Spins until then. */
 void bare_sleep_until(uint64_t deadline_ns);
 void bare_power_off(void) __attribute__((noreturn));
-
-#endif

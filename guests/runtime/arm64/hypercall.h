@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef HYPERCALL_H
-#define HYPERCALL_H
+#pragma once
 
 #include <xen/xen.h>
 
@@ -22,5 +21,3 @@
 				 : "memory");                                               \
 		(long)hypercall_a;                                                          \
 	})
-
-#endif

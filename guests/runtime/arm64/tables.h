@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Page table bits that are the same for all granules (DDI 0487, D8.3 and TCR_EL1). */
-#ifndef TABLES_H
-#define TABLES_H
+#pragma once
 
 /* Accessed and shared. */
 #define PAGE   0x703
@@ -17,5 +16,3 @@
 #define GRANULE_4K  0
 #define GRANULE_64K 1
 #define GRANULE_16K 2
-
-#endif

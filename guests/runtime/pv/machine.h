@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Machine addresses of a PV guest's pages. */
-#ifndef MACHINE_H
-#define MACHINE_H
+#pragma once
 
 /* Address where the builder maps the guest's memory; 0 unless the guest was built for another. */
 #ifndef VIRT_BASE
@@ -21,6 +20,4 @@ const uint64_t *boot_page_tables(void);
 void map_page(void *address, uint64_t entry);
 /* platform.shared, for writing. */
 struct shared_info *shared_info_of_guest(void);
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The local APIC's registers, and the descriptors of interrupts. */
-#ifndef APIC_H
-#define APIC_H
+#pragma once
 
 #include <stdint.h>
 
@@ -60,5 +59,3 @@ static inline void load_gates(const struct gate *gates)
 
 /* Lets the timer's interrupts, and no others, reach the processor. */
 void apic_enable_timer(uint32_t mode);
-
-#endif

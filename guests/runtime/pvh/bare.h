@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The PVH image's machine when no Xen is below it: QEMU's pc or q35. */
-#ifndef BARE_H
-#define BARE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ bool bare_start_vcpu(unsigned int vcpu, void *stack_top);
  * a crash 7), else by ACPI.
  */
 void bare_power_off(enum ending ending) __attribute__((noreturn));
-
-#endif

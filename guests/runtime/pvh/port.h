@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef PORT_H
-#define PORT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ static inline uint32_t in32(uint16_t port)
 	__asm__ volatile("inl %1, %0" : "=a"(value) : "Nd"(port));
 	return value;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls of the firmware below the guest (RISC-V Supervisor Binary Interface Specification). */
-#ifndef SBI_H
-#define SBI_H
+#pragma once
 
 #define SBI_TIMER	 0x54494d45ul
 #define SBI_HART_STATE	 0x48534dul
@@ -41,5 +40,3 @@ static inline long sbi_call(unsigned long extension, unsigned long a, unsigned l
 {
 	return sbi_ask(extension, 0, a, b, c).error;
 }
-
-#endif

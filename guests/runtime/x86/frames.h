@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* For assembly: where frames begin, and the segments. */
-#ifndef FRAMES_H
-#define FRAMES_H
+#pragma once
 
 /* clang-format off */
 
@@ -20,5 +19,3 @@
 #define GDT_BYTES 32
 
 /* clang-format on */
-
-#endif

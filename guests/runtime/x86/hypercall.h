@@ -3,8 +3,7 @@
  * Hypercalls, by a call into the page of stubs that Xen writes. The stack pointer as an operand
  * tells the compiler that the statement calls, so that a frame is set up before it.
  */
-#ifndef HYPERCALL_H
-#define HYPERCALL_H
+#pragma once
 
 #include <xen/xen.h>
 
@@ -49,7 +48,5 @@ register unsigned long stack_pointer __asm__("esp");
 				 : "memory");                                                    \
 		hypercall_result;                                                                \
 	})
-
-#endif
 
 #endif

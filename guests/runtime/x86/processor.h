@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef PROCESSOR_H
-#define PROCESSOR_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ static inline uint32_t divide(uint64_t *value, uint32_t divisor)
 	*value = (uint64_t)high << 32 | low;
 	return remainder;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BENCH_MONITORS_WAYS_H
-#define UNIPROF_BENCH_MONITORS_WAYS_H
+#pragma once
 
 /* Ways to take one sample of a guest with one vCPU: ours, and those of scripts in the field. */
 
@@ -20,5 +19,3 @@ struct way {
 
 #define WAYS 5
 extern const struct way ways[WAYS];
-
-#endif

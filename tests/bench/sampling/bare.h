@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef BENCH_SAMPLING_BARE_H
-#define BENCH_SAMPLING_BARE_H
+#pragma once
 
 /*
  * The single hypercalls of a sample, each an ioctl of its own. They speak the
@@ -23,5 +22,3 @@ bool bare_unpause(struct bare *bare);
 
 /* The context of a vCPU, valid until the next call; NULL if there is none. */
 const vcpu_guest_context_t *bare_context(struct bare *bare, uint32_t vcpu);
-
-#endif

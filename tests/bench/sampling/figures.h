@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef BENCH_SAMPLING_FIGURES_H
-#define BENCH_SAMPLING_FIGURES_H
+#pragma once
 
 /* Times of many samples, and their statistics. */
 
@@ -22,5 +21,3 @@ void figures_add(struct figures *figures, uint64_t ns);
 
 /* Prints a JSON object of minimum, tenth, median, ninetieth, maximum and mean in µs; sorts the figures. */
 void figures_print(struct figures *figures, FILE *file);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef BENCH_SAMPLING_RUNNING_H
-#define BENCH_SAMPLING_RUNNING_H
+#pragma once
 
 /*
  * Waits until a guest is on a CPU. Stopping a guest that runs on another CPU
@@ -17,5 +16,3 @@ void running_close(struct running *running);
 
 /* False if none of the guest's vCPUs gets a CPU for long. */
 bool running_wait(struct running *running);
-
-#endif

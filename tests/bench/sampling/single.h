@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef BENCH_SAMPLING_SINGLE_H
-#define BENCH_SAMPLING_SINGLE_H
+#pragma once
 
 /*
  * Has every multicall of this program carried out as one call for each of its
@@ -10,5 +9,3 @@
 #include <stdbool.h>
 
 void single_calls(bool on);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef BENCH_SAMPLING_WALK_H
-#define BENCH_SAMPLING_WALK_H
+#pragma once
 
 /*
  * A walk by frame pointers over the guest's memory that prints each frame at
@@ -21,5 +20,3 @@ void walk_free(struct walk *walk);
 
 /* Walks one vCPU's stack from its registers, a vcpu_guest_context_any_t; returns the number of frames. */
 uint32_t walk_print(struct walk *walk, uint32_t vcpu, const void *context);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef BENCH_SAMPLING_WAY_H
-#define BENCH_SAMPLING_WAY_H
+#pragma once
 
 /*
  * A way of taking one sample of a guest, to be timed beside others. One file
@@ -82,5 +81,3 @@ extern const struct way way_auto, way_pause, way_single, way_unread;
 /* All ways on this architecture (ways_ARCH.c); ends with NULL. */
 #define MAX_WAYS 16
 extern const struct way *const all_ways[MAX_WAYS];
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BENCH_UNWINDING_RECORDED_H
-#define UNIPROF_BENCH_UNWINDING_RECORDED_H
+#pragma once
 
 /*
  * Real stacks, recorded once, for unwinders to be timed on. They are those of
@@ -69,5 +68,3 @@ struct contender {
 
 extern const struct contender contender_table, contender_rows, contender_fp, contender_libdwfl,
 	contender_libunwind;
-
-#endif

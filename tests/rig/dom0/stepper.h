@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TESTS_RIG_STEPPER_H
-#define UNIPROF_TESTS_RIG_STEPPER_H
+#pragma once
 
 /*
  * Leads a traced uniprof through one turn of its sampling loop, which begins
@@ -27,5 +26,3 @@ void stepper_to_call(pid_t pid);
 
 /* Single-steps, `most` instructions at most; returns how many. */
 uint64_t stepper_step(pid_t pid, uint64_t most);
-
-#endif

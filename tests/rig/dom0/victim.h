@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TESTS_RIG_VICTIM_H
-#define UNIPROF_TESTS_RIG_VICTIM_H
+#pragma once
 
 /* Profilers that are killed, and checks of the guest afterwards. */
 
@@ -52,5 +51,3 @@ void victim_bury(struct victim *victim, int signal, struct watch *watch, struct 
 
 /* One line, for the test that runs this; true if nothing failed. */
 bool toll_print(const struct toll *toll);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TESTS_RIG_WATCH_H
-#define UNIPROF_TESTS_RIG_WATCH_H
+#pragma once
 
 /*
  * Looks at a domain through libxenctrl, as a witness that shares no code with
@@ -33,5 +32,3 @@ void nap_us(uint64_t us);
 
 /* A sentence on stderr, and status 2. */
 void __attribute__((noreturn, format(printf, 1, 2))) give_up(const char *format, ...);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef MONITOR_H
-#define MONITOR_H
+#pragma once
 
 /* Shared by monitor.c and what it has for each processor. */
 
@@ -46,5 +45,3 @@ void vcpu_prepare(const struct machine *machine, int vcpu, unsigned id);
 
 /* Does what the guest has asked for; false: it is nothing that there is. */
 bool vcpu_serve(const struct machine *machine, struct kvm_run *page);
-
-#endif
