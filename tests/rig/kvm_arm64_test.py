@@ -132,8 +132,10 @@ class Qemu(Arm64Case):
             wrong, cut = impossible_edges(guest, stacks)
             print(f"{guest}: {sum(stacks.values())} stacks, {sum(wrong.values())} impossible, {sum(cut.values())} cut short")
             self.assertFalse(wrong)
-            # The first one of a recording that leads to another stack, whose place is known from then on.
-            self.assertLessEqual(set(cut), {"call_on_stack"})
+            # The first one of a recording that leads to another stack, whose place is known from then on; seldom
+            # (one of some 1,600 was seen) one that ends where that stack begins.
+            self.assertLessEqual(set(cut), {"call_on_stack"} | functions)
+            self.assertLessEqual(sum(cut[name] for name in functions), 1 + 0.005 * sum(stacks.values()))
             self.assertLess(sum(cut.values()), 0.5 * sum(stacks.values()))
         return found
 
